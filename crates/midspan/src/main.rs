@@ -1,0 +1,2 @@
+//! Command line of Midspan.
+fn main() {}

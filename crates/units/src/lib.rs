@@ -1,0 +1,20 @@
+//! Quantities with their units: a rate is not a number, and a size is not a time.
+//!
+//! Every type parses from and prints to the text that people write in scenario and configuration
+//! files (`"100 Mbit/s"`, `"1 ms"`, `"64 KiB"`, `"0.5 %"`), and round-trips through it.
+//!
+//! This crate is pure: it knows no clock. [`Time`] is a point on a caller's clock.
+
+mod parse;
+mod rate;
+mod share;
+mod size;
+mod span;
+mod time;
+
+pub use parse::ParseError;
+pub use rate::Rate;
+pub use share::Share;
+pub use size::ByteSize;
+pub use span::Span;
+pub use time::Time;
