@@ -1,1 +1,13 @@
-//! placeholder
+//! Safe, small wrappers of the Linux calls that more than one of Midspan's shells needs: network
+//! namespaces, routing netlink, socket diagnostics, children that do not outlive their parent.
+//!
+//! All `unsafe` of this crate stands in the few blocks that call the kernel where no library
+//! offers a safe function.
+
+pub mod netlink;
+pub mod netns;
+pub mod process;
+pub mod sockdiag;
+pub mod socket;
+pub mod sysctl;
+pub mod userns;

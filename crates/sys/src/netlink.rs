@@ -1,0 +1,322 @@
+//! Interfaces, addresses, routes and rules of the calling thread's network namespace, by routing
+//! netlink.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Stats64,
+};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+
+/// A routing netlink socket. It acts on the namespace in which it was opened.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens a socket in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// Whatever the kernel says of the socket.
+    pub fn open() -> io::Result<Netlink> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Netlink { socket, sequence: 0 })
+    }
+
+    /// The index of the interface called `name`.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none.
+    pub fn index(&mut self, name: &str) -> io::Result<u32> {
+        self.link(name).map(|link| link.header.index)
+    }
+
+    /// The kernel's packet counters of the interface called `name`.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is none.
+    pub fn statistics(&mut self, name: &str) -> io::Result<Stats64> {
+        let link = self.link(name)?;
+        let stats = link.attributes.into_iter().find_map(|attribute| match attribute {
+            LinkAttribute::Stats64(stats) => Some(stats),
+            _ => None,
+        });
+        stats.ok_or_else(|| io::Error::other(format!("interface {name} has no counters")))
+    }
+
+    /// Creates a veth pair: `name` here and `peer` in the namespace `peer_netns`.
+    ///
+    /// # Errors
+    /// `EEXIST` if a name is taken, `EPERM` without CAP_NET_ADMIN.
+    pub fn add_veth(
+        &mut self,
+        name: &str,
+        peer: &str,
+        peer_netns: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        let mut other = LinkMessage::default();
+        other.attributes = vec![
+            LinkAttribute::IfName(peer.into()),
+            LinkAttribute::NetNsFd(peer_netns.as_raw_fd()),
+        ];
+        let mut message = LinkMessage::default();
+        message.attributes = vec![
+            LinkAttribute::IfName(name.into()),
+            LinkAttribute::LinkInfo(vec![
+                LinkInfo::Kind(InfoKind::Veth),
+                LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(other))),
+            ]),
+        ];
+        self.create(RouteNetlinkMessage::NewLink(message))
+    }
+
+    /// Brings an interface up.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EPERM`.
+    pub fn set_up(&mut self, index: u32) -> io::Result<()> {
+        let mut message = link_by_index(index);
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        self.set_link(message)
+    }
+
+    /// Sets an interface's largest packet, in bytes of IP.
+    ///
+    /// # Errors
+    /// `EINVAL` if the interface cannot carry it.
+    pub fn set_mtu(&mut self, index: u32, mtu: u32) -> io::Result<()> {
+        let mut message = link_by_index(index);
+        message.attributes = vec![LinkAttribute::Mtu(mtu)];
+        self.set_link(message)
+    }
+
+    /// Sets how many packets an interface's transmit queue holds.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EPERM`.
+    pub fn set_queue_length(&mut self, index: u32, packets: u32) -> io::Result<()> {
+        let mut message = link_by_index(index);
+        message.attributes = vec![LinkAttribute::TxQueueLen(packets)];
+        self.set_link(message)
+    }
+
+    /// Turns neighbour resolution off, for links on which there is only one neighbour.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EPERM`.
+    pub fn set_no_arp(&mut self, index: u32) -> io::Result<()> {
+        let mut message = link_by_index(index);
+        message.header.flags = LinkFlags::Noarp;
+        message.header.change_mask = LinkFlags::Noarp;
+        self.set_link(message)
+    }
+
+    /// Gives an interface an address. IPv6 addresses are usable at once (no duplicate detection).
+    ///
+    /// # Errors
+    /// `EEXIST` if it has that address.
+    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = prefix;
+        message.header.index = index;
+        message.attributes =
+            vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        if address.is_ipv6() {
+            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+        }
+        self.create(RouteNetlinkMessage::NewAddress(message))
+    }
+
+    /// Routes `destination/prefix` out of an interface, to `gateway` if there is one.
+    ///
+    /// # Errors
+    /// `EEXIST`, or `ENETUNREACH` if the gateway is not on the interface.
+    pub fn add_route(
+        &mut self,
+        destination: IpAddr,
+        prefix: u8,
+        index: u32,
+        gateway: Option<IpAddr>,
+    ) -> io::Result<()> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(destination);
+        message.header.destination_prefix_length = prefix;
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = match gateway {
+            None if destination.is_ipv4() => RouteScope::Link,
+            _ => RouteScope::Universe,
+        };
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![
+            RouteAttribute::Destination(route_address(destination)),
+            RouteAttribute::Oif(index),
+        ];
+        if let Some(gateway) = gateway {
+            message.attributes.push(RouteAttribute::Gateway(route_address(gateway)));
+        }
+        self.create(RouteNetlinkMessage::NewRoute(message))
+    }
+
+    /// Makes packets with firewall mark `mark` be delivered on this host whatever their
+    /// destination: a rule for the mark that leads to a table, of the same number, with one
+    /// "local default" route. Doing it twice leaves one of each.
+    ///
+    /// # Errors
+    /// `EPERM` without CAP_NET_ADMIN; `EAFNOSUPPORT` where the family is disabled.
+    pub fn add_local_delivery(&mut self, family: AddressFamily, mark: u32) -> io::Result<()> {
+        let lo = self.index("lo")?;
+        let route = RouteNetlinkMessage::NewRoute(local_default(family, mark, lo));
+        self.request(route, NLM_F_CREATE | NLM_F_REPLACE)?;
+        // Rules have no "replace": an equal one is refused as existing, which is as good.
+        match self.create(RouteNetlinkMessage::NewRule(mark_rule(family, mark))) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Takes back what [`Netlink::add_local_delivery`] did. Nothing to take back is no error.
+    ///
+    /// # Errors
+    /// `EPERM` without CAP_NET_ADMIN.
+    pub fn remove_local_delivery(&mut self, family: AddressFamily, mark: u32) -> io::Result<()> {
+        let lo = self.index("lo")?;
+        let rule = RouteNetlinkMessage::DelRule(mark_rule(family, mark));
+        let route = RouteNetlinkMessage::DelRoute(local_default(family, mark, lo));
+        for message in [rule, route] {
+            match self.request(message, 0) {
+                Err(error) if is_absent(&error) => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, name: &str) -> io::Result<LinkMessage> {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::IfName(name.into())];
+        self.send(RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
+        match self.receive()?.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => Ok(link),
+            NetlinkPayload::Error(error) => {
+                let error = error.to_io();
+                Err(io::Error::new(error.kind(), format!("interface {name}: {error}")))
+            }
+            other => Err(io::Error::other(format!("unexpected netlink answer {other:?}"))),
+        }
+    }
+
+    fn set_link(&mut self, message: LinkMessage) -> io::Result<()> {
+        self.request(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    fn create(&mut self, message: RouteNetlinkMessage) -> io::Result<()> {
+        self.request(message, NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Sends a request and waits until the kernel has carried it out.
+    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.send(message, NLM_F_REQUEST | NLM_F_ACK | flags)?;
+        match self.receive()?.payload {
+            NetlinkPayload::Error(answer) if answer.code.is_none() => Ok(()),
+            NetlinkPayload::Error(error) => Err(error.to_io()),
+            other => Err(io::Error::other(format!("unexpected netlink answer {other:?}"))),
+        }
+    }
+
+    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = self.sequence;
+        let mut packet = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        packet.finalize();
+        let mut buffer = vec![0; packet.buffer_len()];
+        packet.serialize(&mut buffer);
+        self.socket.send(&buffer, 0)?;
+        debug_assert_eq!(flags & NLM_F_DUMP, 0, "answers here are one message long");
+        Ok(())
+    }
+
+    fn receive(&mut self) -> io::Result<NetlinkMessage<RouteNetlinkMessage>> {
+        let (buffer, _) = self.socket.recv_from_full()?;
+        NetlinkMessage::deserialize(&buffer).map_err(io::Error::other)
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+}
+
+fn link_by_index(index: u32) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    message.header.index = index;
+    message
+}
+
+fn local_default(family: AddressFamily, table: u32, lo: u32) -> RouteMessage {
+    let everything = match family {
+        AddressFamily::Inet6 => RouteAddress::Inet6(Ipv6Addr::UNSPECIFIED),
+        _ => RouteAddress::Inet(Ipv4Addr::UNSPECIFIED),
+    };
+    let mut message = RouteMessage::default();
+    message.header.address_family = family;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Host;
+    message.header.kind = RouteType::Local;
+    message.attributes = vec![
+        RouteAttribute::Destination(everything),
+        RouteAttribute::Oif(lo),
+        RouteAttribute::Table(table),
+    ];
+    message
+}
+
+fn mark_rule(family: AddressFamily, mark: u32) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = family;
+    message.header.action = RuleAction::ToTable;
+    message.attributes = vec![
+        RuleAttribute::FwMark(mark),
+        RuleAttribute::FwMask(u32::MAX),
+        RuleAttribute::Table(mark),
+        RuleAttribute::Priority(RULE_PRIORITY),
+        RuleAttribute::Protocol(RouteProtocol::Static),
+    ];
+    message
+}
+
+/// Before the main table (32766), after the local one (0), and fixed, so that a rule left by a
+/// killed process is found to exist rather than added again at another priority.
+const RULE_PRIORITY: u32 = 8742;
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(address) => RouteAddress::Inet(address),
+        IpAddr::V6(address) => RouteAddress::Inet6(address),
+    }
+}
+
+pub use netlink_packet_route::AddressFamily as Family;

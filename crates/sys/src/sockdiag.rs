@@ -1,0 +1,129 @@
+//! TCP sockets of the calling thread's network namespace, with their TCP_INFO (sock_diag).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_sock_diag::SockDiagMessage;
+use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
+use netlink_packet_sock_diag::inet::nlas::Nla;
+use netlink_packet_sock_diag::inet::{
+    ExtensionFlags, InetRequest, InetResponse, SocketId, StateFlags,
+};
+use netlink_sys::{Socket, protocols::NETLINK_SOCK_DIAG};
+
+pub use netlink_packet_sock_diag::inet::nlas::TcpInfo;
+
+/// A TCP socket as the kernel describes it.
+#[derive(Debug, Clone)]
+pub struct TcpSocket {
+    /// Its own address and port.
+    pub local: SocketAddr,
+    /// Its peer's.
+    pub remote: SocketAddr,
+    /// Name of its congestion control.
+    pub congestion_control: String,
+    /// The kernel's TCP_INFO.
+    pub info: TcpInfo,
+}
+
+/// All established and closing TCP sockets, IPv4 and IPv6, that still have TCP_INFO.
+///
+/// # Errors
+/// When the kernel has no sock_diag.
+pub fn tcp_sockets() -> io::Result<Vec<TcpSocket>> {
+    let mut sockets = Vec::new();
+    for (family, id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
+        dump(family, id, &mut sockets)?;
+    }
+    Ok(sockets)
+}
+
+fn dump(family: u8, socket_id: SocketId, sockets: &mut Vec<TcpSocket>) -> io::Result<()> {
+    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+    socket.bind_auto()?;
+    let connected = StateFlags::all() & !(StateFlags::LISTEN | StateFlags::TIME_WAIT);
+    let request = InetRequest {
+        family,
+        protocol: IPPROTO_TCP,
+        extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
+        states: connected,
+        socket_id,
+    };
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let message = SockDiagMessage::InetRequest(request);
+    let mut packet = NetlinkMessage::new(header, NetlinkPayload::from(message));
+    packet.finalize();
+    let mut buffer = vec![0; packet.buffer_len()];
+    packet.serialize(&mut buffer);
+    socket.send(&buffer, 0)?;
+    loop {
+        let (buffer, _) = socket.recv_from_full()?;
+        let mut rest = &buffer[..];
+        while !rest.is_empty() {
+            let message: NetlinkMessage<SockDiagMessage> =
+                NetlinkMessage::deserialize(rest).map_err(io::Error::other)?;
+            // Messages of a dump are padded to four bytes.
+            let length = (message.header.length as usize).next_multiple_of(4).min(rest.len());
+            rest = &rest[length..];
+            match message.payload {
+                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
+                    sockets.extend(described(*response));
+                }
+                NetlinkPayload::Done(_) => return Ok(()),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn described(response: InetResponse) -> Option<TcpSocket> {
+    let id = response.header.socket_id;
+    let mut congestion_control = String::new();
+    let mut tcp_info = None;
+    for attribute in response.nlas {
+        match attribute {
+            Nla::Congestion(name) => congestion_control = name,
+            Nla::TcpInfo(info) => tcp_info = Some(info),
+            _ => {}
+        }
+    }
+    Some(TcpSocket {
+        local: endpoint(id.source_address, id.source_port),
+        remote: endpoint(id.destination_address, id.destination_port),
+        congestion_control,
+        info: tcp_info?,
+    })
+}
+
+/// IPv4 traffic of an IPv6 socket is shown by its IPv4 addresses, as its peer sees it.
+fn endpoint(address: IpAddr, port: u16) -> SocketAddr {
+    SocketAddr::new(address.to_canonical(), port)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn both_ends_of_a_connection_are_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        near.write_all(b"seven b").unwrap();
+        let sockets = tcp_sockets().unwrap();
+        let mine = near.local_addr().unwrap();
+        let sender = sockets.iter().find(|socket| socket.local == mine).unwrap();
+        assert_eq!(sender.remote, far.local_addr().unwrap());
+        assert!(!sender.congestion_control.is_empty());
+        let receiver = sockets.iter().find(|socket| socket.remote == mine).unwrap();
+        assert_eq!(receiver.info.bytes_received, 7);
+    }
+}
