@@ -41,6 +41,50 @@ pub fn tcp_sockets() -> io::Result<Vec<TcpSocket>> {
     Ok(sockets)
 }
 
+/// Sees every TCP socket of a namespace once more when the kernel has done with it, with the final
+/// state of its counters.
+#[derive(Debug)]
+pub struct Obituaries {
+    socket: Socket,
+}
+
+impl Obituaries {
+    /// Starts watching the calling thread's namespace.
+    ///
+    /// # Errors
+    /// `EPERM` without CAP_NET_ADMIN.
+    pub fn open() -> io::Result<Obituaries> {
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+        socket.bind_auto()?;
+        // Many sockets may end at once; what does not fit here is lost.
+        socket.set_rx_buf_sz(4 << 20)?;
+        socket.add_membership(SKNLGRP_INET_TCP_DESTROY)?;
+        socket.add_membership(SKNLGRP_INET6_TCP_DESTROY)?;
+        socket.set_non_blocking(true)?;
+        Ok(Obituaries { socket })
+    }
+
+    /// The sockets that ended since the last call. The kernel does not tell their congestion
+    /// control any more: the name is empty.
+    ///
+    /// # Errors
+    /// When more ended than could be kept (`ENOBUFS`).
+    pub fn read(&mut self) -> io::Result<Vec<TcpSocket>> {
+        let mut sockets = Vec::new();
+        loop {
+            match self.socket.recv_from_full() {
+                Ok((buffer, _)) => parse(&buffer, &mut sockets)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(sockets),
+                Err(error) => return Err(error),
+            };
+        }
+    }
+}
+
+/// Multicast groups of sock_diag, as `linux/sock_diag.h` numbers them.
+const SKNLGRP_INET_TCP_DESTROY: u32 = 1;
+const SKNLGRP_INET6_TCP_DESTROY: u32 = 3;
+
 fn dump(family: u8, socket_id: SocketId, sockets: &mut Vec<TcpSocket>) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.bind_auto()?;
@@ -62,23 +106,35 @@ fn dump(family: u8, socket_id: SocketId, sockets: &mut Vec<TcpSocket>) -> io::Re
     socket.send(&buffer, 0)?;
     loop {
         let (buffer, _) = socket.recv_from_full()?;
-        let mut rest = &buffer[..];
-        while !rest.is_empty() {
-            let message: NetlinkMessage<SockDiagMessage> =
-                NetlinkMessage::deserialize(rest).map_err(io::Error::other)?;
-            // Messages of a dump are padded to four bytes.
-            let length = (message.header.length as usize).next_multiple_of(4).min(rest.len());
-            rest = &rest[length..];
-            match message.payload {
-                NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
-                    sockets.extend(described(*response));
-                }
-                NetlinkPayload::Done(_) => return Ok(()),
-                NetlinkPayload::Error(error) => return Err(error.to_io()),
-                _ => {}
-            }
+        if parse(&buffer, sockets)? == End::Reached {
+            return Ok(());
         }
     }
+}
+
+#[derive(PartialEq, Eq)]
+enum End {
+    Reached,
+    MoreToCome,
+}
+
+fn parse(mut rest: &[u8], sockets: &mut Vec<TcpSocket>) -> io::Result<End> {
+    while !rest.is_empty() {
+        let message: NetlinkMessage<SockDiagMessage> =
+            NetlinkMessage::deserialize(rest).map_err(io::Error::other)?;
+        // Messages of a dump are padded to four bytes.
+        let length = (message.header.length as usize).next_multiple_of(4).min(rest.len());
+        rest = &rest[length..];
+        match message.payload {
+            NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
+                sockets.extend(described(*response));
+            }
+            NetlinkPayload::Done(_) => return Ok(End::Reached),
+            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            _ => {}
+        }
+    }
+    Ok(End::MoreToCome)
 }
 
 fn described(response: InetResponse) -> Option<TcpSocket> {
@@ -125,5 +181,36 @@ mod tests {
         assert!(!sender.congestion_control.is_empty());
         let receiver = sockets.iter().find(|socket| socket.remote == mine).unwrap();
         assert_eq!(receiver.info.bytes_received, 7);
+    }
+
+    #[test]
+    fn a_socket_that_ended_is_seen_with_its_last_counters() {
+        let Ok(netns) = crate::netns::Netns::create() else {
+            eprintln!("skipped: this user may not create network namespaces");
+            return;
+        };
+        netns
+            .run(|| {
+                let mut obituaries = Obituaries::open().unwrap();
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+                let (mut far, _) = listener.accept().unwrap();
+                let mine = near.local_addr().unwrap();
+                near.write_all(b"seven b").unwrap();
+                drop(near);
+                let mut seven = Vec::new();
+                std::io::Read::read_to_end(&mut far, &mut seven).unwrap();
+                drop(far);
+                let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+                let mut sockets = Vec::new();
+                while sockets.len() < 2 && std::time::Instant::now() < deadline {
+                    sockets.extend(obituaries.read().unwrap());
+                }
+                let sender = sockets.iter().find(|socket| socket.local == mine).unwrap();
+                // SYN and FIN count as one each.
+                assert_eq!(sender.info.bytes_acked, 9);
+                assert!(sockets.iter().any(|socket| socket.remote == mine));
+            })
+            .unwrap();
     }
 }

@@ -12,8 +12,7 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: TIOCOUTQ (SIOCOUTQ) writes one int to the address given, which is valid for it.
     #[allow(unsafe_code)]
-    let result =
-        unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
