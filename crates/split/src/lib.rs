@@ -1,1 +1,25 @@
-//! placeholder
+//! Every decision of a split TCP flow, and nothing else.
+//!
+//! A split flow is two TCP connections, the client [`Leg`] and the server leg, and two directions
+//! of bytes between them. This crate says when to read and how much, what must be written, when a
+//! FIN or a reset crosses from one leg to the other, when both connections may be closed in order,
+//! what window to advertise, when to splice instead of copy, and which flows to take at all. It
+//! has no sockets, no clock and no thread, and allocates nothing once set up: the relay runs these
+//! decisions with real sockets, the simulator with simulated ones.
+//!
+//! After telling a [`Flow`] what happened, ask it, in this order: [`Flow::verdict`] (is it over?),
+//! [`Flow::to_write`], [`Flow::may_read`], [`Flow::must_finish`], [`Flow::awaits_drain`].
+
+mod admission;
+mod flow;
+mod leg;
+mod mover;
+mod stream;
+mod window;
+
+pub use admission::{Budget, Ledger, Limits, Refusal};
+pub use flow::{Cause, Flow, Verdict};
+pub use leg::{Leg, PerLeg};
+pub use mover::{Mover, Way};
+pub use stream::Watermarks;
+pub use window::ReceiveWindow;

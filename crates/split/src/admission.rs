@@ -1,0 +1,198 @@
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::hash::Hash;
+
+/// How many flows are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Flows at one time, in all.
+    pub flows: u32,
+    /// Flows at one time of one client.
+    pub flows_per_client: u32,
+}
+
+/// Why a new flow is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// [`Limits::flows`] are open.
+    TooManyFlows,
+    /// [`Limits::flows_per_client`] of this client are open.
+    TooManyOfClient,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Refusal::TooManyFlows => "as many flows are open as the limit allows",
+            Refusal::TooManyOfClient => "as many flows of this client are open as the limit allows",
+        })
+    }
+}
+
+/// Who has how many flows open, against the [`Limits`]. A client is whatever the caller tells
+/// clients apart by: an address or a prefix.
+///
+/// Memory is taken at the start, for one client per flow up to [`Ledger::ROOM`]; past so many
+/// clients at one time it grows.
+#[derive(Debug)]
+pub struct Ledger<C> {
+    limits: Limits,
+    flows: u32,
+    clients: HashMap<C, u32>,
+}
+
+impl<C: Eq + Hash> Ledger<C> {
+    /// Clients at one time for which memory is taken at the start.
+    pub const ROOM: u32 = 1 << 16;
+
+    /// An empty ledger.
+    pub fn new(limits: Limits) -> Self {
+        let room = limits.flows.min(Self::ROOM) as usize;
+        Ledger { limits, flows: 0, clients: HashMap::with_capacity(room) }
+    }
+
+    /// Takes a new flow of `client` into account. Every flow admitted must be
+    /// [released](Ledger::release) once.
+    ///
+    /// # Errors
+    /// When a limit is reached; nothing changes then.
+    pub fn admit(&mut self, client: C) -> Result<(), Refusal> {
+        if self.flows >= self.limits.flows {
+            return Err(Refusal::TooManyFlows);
+        }
+        match self.clients.entry(client) {
+            Entry::Occupied(open) if *open.get() >= self.limits.flows_per_client => {
+                return Err(Refusal::TooManyOfClient);
+            }
+            Entry::Occupied(mut open) => *open.get_mut() += 1,
+            Entry::Vacant(_) if self.limits.flows_per_client == 0 => {
+                return Err(Refusal::TooManyOfClient);
+            }
+            Entry::Vacant(first) => {
+                first.insert(1);
+            }
+        }
+        self.flows += 1;
+        Ok(())
+    }
+
+    /// A flow of `client` is over. Without effect if none was admitted.
+    pub fn release(&mut self, client: C) {
+        if let Entry::Occupied(mut open) = self.clients.entry(client) {
+            self.flows -= 1;
+            match open.get() {
+                1 => drop(open.remove()),
+                _ => *open.get_mut() -= 1,
+            }
+        }
+    }
+
+    /// Flows open now.
+    pub fn flows(&self) -> u32 {
+        self.flows
+    }
+}
+
+/// Bytes of buffers in use, against a limit.
+#[derive(Debug, Clone, Copy)]
+pub struct Budget {
+    limit: u64,
+    used: u64,
+}
+
+impl Budget {
+    /// Nothing used of `limit` bytes.
+    pub const fn new(limit: u64) -> Self {
+        Budget { limit, used: 0 }
+    }
+
+    /// Whether `bytes` more fit.
+    pub const fn has(&self, bytes: u64) -> bool {
+        self.limit - self.used >= bytes
+    }
+
+    /// Takes `bytes`, or nothing and answers false.
+    #[must_use]
+    pub const fn take(&mut self, bytes: u64) -> bool {
+        let fits = self.has(bytes);
+        if fits {
+            self.used += bytes;
+        }
+        fits
+    }
+
+    /// Gives `bytes` back.
+    pub const fn give_back(&mut self, bytes: u64) {
+        self.used = self.used.saturating_sub(bytes);
+    }
+
+    /// Bytes in use.
+    pub const fn used(&self) -> u64 {
+        self.used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn limits_are_told_apart() {
+        let mut ledger = Ledger::new(Limits { flows: 3, flows_per_client: 2 });
+        assert_eq!(ledger.admit("a"), Ok(()));
+        assert_eq!(ledger.admit("a"), Ok(()));
+        assert_eq!(ledger.admit("a"), Err(Refusal::TooManyOfClient));
+        assert_eq!(ledger.admit("b"), Ok(()));
+        assert_eq!(ledger.admit("c"), Err(Refusal::TooManyFlows));
+        ledger.release("a");
+        assert_eq!(ledger.admit("c"), Ok(()));
+    }
+
+    #[test]
+    fn a_budget_is_never_overdrawn() {
+        let mut budget = Budget::new(10);
+        assert!(budget.take(7) && !budget.take(4) && budget.take(3));
+        budget.give_back(7);
+        assert_eq!(budget.used(), 3);
+        assert!(budget.has(7) && !budget.has(8));
+    }
+
+    proptest! {
+        /// Whatever comes and goes: within the limits, and nobody is remembered once gone.
+        #[test]
+        fn the_ledger_adds_up(
+            steps in prop::collection::vec((any::<bool>(), 0u8..6), 0..300),
+            flows in 0u32..12,
+            flows_per_client in 0u32..4,
+        ) {
+            let mut ledger = Ledger::new(Limits { flows, flows_per_client });
+            let mut open = [0u32; 6];
+            for (comes, client) in steps {
+                let here = usize::from(client);
+                if comes {
+                    let all: u32 = open.iter().sum();
+                    let expected = if all >= flows {
+                        Err(Refusal::TooManyFlows)
+                    } else if open[here] >= flows_per_client {
+                        Err(Refusal::TooManyOfClient)
+                    } else {
+                        Ok(())
+                    };
+                    prop_assert_eq!(ledger.admit(client), expected);
+                    open[here] += u32::from(expected.is_ok());
+                } else {
+                    ledger.release(client);
+                    open[here] = open[here].saturating_sub(1);
+                }
+                prop_assert_eq!(ledger.flows(), open.iter().sum::<u32>());
+            }
+            for (client, count) in (0u8..).zip(open) {
+                (0..count).for_each(|_| ledger.release(client));
+            }
+            prop_assert!(ledger.clients.is_empty());
+            prop_assert_eq!(ledger.flows(), 0);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+use std::fmt;
+
+use crate::leg::{Leg, PerLeg};
+use crate::stream::{Stream, Watermarks};
+
+/// One split flow: what has crossed it, and what must happen next.
+///
+/// The rules, all of them:
+/// - Nothing is read from either leg before the server leg is connected.
+/// - Each direction ends by itself: a FIN read from one leg is sent on the other exactly once,
+///   after the last byte, while the opposite direction goes on (half-close, RFC 9293, 3.6).
+/// - A reset, or any failure of a leg, ends the flow at once; both legs must then be reset.
+/// - Both legs may be closed in order only when both directions have ended *and* both peers have
+///   acknowledged everything, the FINs included. Until then the death of whoever holds the sockets
+///   must reset both legs, never end them.
+///
+/// An event that contradicts what was told before (more bytes sent than were held) means that the
+/// caller has lost or invented data: the flow is aborted, as it can no longer be trusted.
+#[derive(Debug, Clone, Copy)]
+pub struct Flow {
+    stage: Stage,
+    /// By the leg read *from*.
+    streams: PerLeg<Stream>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Connecting,
+    Relaying,
+    Over(Cause),
+}
+
+/// What is to become of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Continue,
+    /// Both directions have ended and are acknowledged: close both legs in order.
+    Close,
+    /// Reset both legs.
+    Abort(Cause),
+}
+
+/// Why a flow is aborted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The server could not be reached, or refused.
+    ConnectFailed,
+    /// The server did not answer in time.
+    ConnectTimedOut,
+    /// This leg's peer reset its connection, or the connection failed otherwise.
+    Reset(Leg),
+    /// The relay stops and waits no longer.
+    Stopped,
+    /// The events told contradict each other.
+    Inconsistent,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::ConnectFailed => f.pad("the server leg could not connect"),
+            Cause::ConnectTimedOut => f.pad("the server did not answer in time"),
+            Cause::Reset(leg) => write!(f, "the {leg} leg was reset"),
+            Cause::Stopped => f.pad("the relay stopped"),
+            Cause::Inconsistent => f.pad("the flow's accounts do not add up"),
+        }
+    }
+}
+
+impl Flow {
+    /// A flow whose client is connected and whose server leg is connecting.
+    pub const fn new(marks: Watermarks) -> Self {
+        let stream = Stream::new(marks);
+        Flow { stage: Stage::Connecting, streams: PerLeg { client: stream, server: stream } }
+    }
+
+    // What happened.
+
+    /// The server leg is connected.
+    pub fn connected(&mut self) {
+        if self.stage == Stage::Connecting {
+            self.stage = Stage::Relaying;
+        }
+    }
+
+    /// The flow failed: a leg was reset, the connect failed, the relay stops. The first cause
+    /// stands.
+    pub fn fail(&mut self, cause: Cause) {
+        if !matches!(self.stage, Stage::Over(_)) {
+            self.stage = Stage::Over(cause);
+        }
+    }
+
+    /// `bytes` were read from a leg.
+    pub fn received(&mut self, from: Leg, bytes: u64) {
+        let allowed = self.may_read(from) >= bytes && self.streams[from].receive(bytes);
+        self.insist(allowed);
+    }
+
+    /// `bytes` were given to a leg's TCP.
+    pub fn sent(&mut self, to: Leg, bytes: u64) {
+        let held = self.streams[to.other()].send(bytes);
+        self.insist(held);
+    }
+
+    /// A leg's peer acknowledged `bytes` more. Only needed where the caller is the TCP, to know
+    /// what its buffer still holds.
+    pub fn acknowledged(&mut self, by: Leg, bytes: u64) {
+        let in_flight = self.streams[by.other()].acknowledge(bytes);
+        self.insist(in_flight);
+    }
+
+    /// The last byte of a leg has been read, and then its FIN.
+    pub fn end_of_stream(&mut self, from: Leg) {
+        self.streams[from].end();
+    }
+
+    /// A FIN was sent on a leg, as [`Flow::must_finish`] asked.
+    pub fn finished(&mut self, to: Leg) {
+        let due = self.streams[to.other()].finish();
+        self.insist(due);
+    }
+
+    /// A leg's peer has acknowledged all that was sent on it, our FIN included if it was sent.
+    pub fn drained(&mut self, leg: Leg) {
+        self.streams[leg.other()].drain();
+    }
+
+    fn insist(&mut self, consistent: bool) {
+        if !consistent {
+            self.fail(Cause::Inconsistent);
+        }
+    }
+
+    // What to do now.
+
+    /// Whether the flow goes on.
+    pub fn verdict(&self) -> Verdict {
+        match self.stage {
+            Stage::Over(cause) => Verdict::Abort(cause),
+            Stage::Relaying if Leg::BOTH.iter().all(|&leg| self.streams[leg].is_over()) => {
+                Verdict::Close
+            }
+            Stage::Connecting | Stage::Relaying => Verdict::Continue,
+        }
+    }
+
+    /// Whether the server leg is still connecting.
+    pub fn is_connecting(&self) -> bool {
+        self.stage == Stage::Connecting
+    }
+
+    /// How many bytes may be read from a leg; zero is a pause (or the end).
+    pub fn may_read(&self, from: Leg) -> u64 {
+        if self.stage == Stage::Relaying { self.streams[from].may_read() } else { 0 }
+    }
+
+    /// How many held bytes wait to be written to a leg.
+    pub fn to_write(&self, to: Leg) -> u64 {
+        if self.stage == Stage::Relaying { self.streams[to.other()].held() } else { 0 }
+    }
+
+    /// Whether our FIN must be sent on a leg now. Say [`Flow::finished`] when it is.
+    pub fn must_finish(&self, to: Leg) -> bool {
+        self.stage == Stage::Relaying && self.streams[to.other()].must_finish()
+    }
+
+    /// Whether the flow waits for a leg's peer to acknowledge our FIN and all before it. Say
+    /// [`Flow::drained`] when it has.
+    pub fn awaits_drain(&self, leg: Leg) -> bool {
+        self.stage == Stage::Relaying && self.streams[leg.other()].awaits_drain()
+    }
+
+    // What has been.
+
+    /// Bytes ever read from a leg.
+    pub fn total_received(&self, from: Leg) -> u64 {
+        self.streams[from].received()
+    }
+
+    /// Bytes ever given to a leg.
+    pub fn total_sent(&self, to: Leg) -> u64 {
+        self.streams[to.other()].sent()
+    }
+
+    /// Bytes read from a leg that a proxy still has to answer for: not yet sent to the other leg,
+    /// or in flight there. What [`ReceiveWindow`](crate::ReceiveWindow) calls occupied.
+    pub fn occupied(&self, from: Leg) -> u64 {
+        self.streams[from].held() + self.streams[from].in_flight()
+    }
+}
