@@ -1,1 +1,43 @@
-//! Path elements.
+//! The elements that a packet crosses on its way: links, queues, delays, losses, radio.
+//!
+//! Elements chain into a [`Direction`], two directions make a [`Link`], links make a [`Path`].
+//! A direction takes packets with [`Direction::enqueue`] and gives them back, each with the exact
+//! time at which it left, with [`Direction::dequeue`]; [`Direction::next_event`] says when to come
+//! again. What comes out depends on the packets, the times at which they came in and the seed, and
+//! on nothing else: a caller that polls late, or early, or often, gets the same packets at the
+//! same times.
+//!
+//! This crate is pure. It reads no clock (`now` is an argument), does no I/O, and draws its random
+//! numbers from a generator that gives the same bytes on every machine. No decision is taken in
+//! floating point.
+//!
+//! `docs/path.md` describes each element with its parameters, units and sources.
+
+mod aqm;
+mod counters;
+mod direction;
+mod element;
+mod link;
+mod packet;
+#[cfg(test)]
+mod properties;
+mod queue;
+mod random;
+mod spec;
+#[cfg(test)]
+mod testing;
+mod trace;
+mod unit;
+
+pub use aqm::{AqmSpec, EcnThresholdSpec, RedSpec};
+pub use counters::Counters;
+pub use direction::Direction;
+pub use element::{
+    GilbertElliottSpec, LateSpec, LossSpec, PolicerSpec, RateSpec, Retransmit, RlcSpec, TraceSpec,
+};
+pub use link::{Link, LinkSpec, Path, base_rtt};
+pub use packet::{Ecn, Packet};
+pub use queue::QueueSpec;
+pub use spec::{ElementSpec, SpecError, check};
+pub use trace::{Trace, TraceError, Traces};
+pub use unit::Unit;

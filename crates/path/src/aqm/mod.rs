@@ -1,0 +1,99 @@
+//! Active queue management: drop or mark before the queue is full.
+
+mod average;
+mod ecn_threshold;
+mod red;
+
+use midspan_units::{ByteSize, Share, Span, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::Ecn;
+use crate::random::Random;
+use ecn_threshold::EcnThreshold;
+pub use ecn_threshold::EcnThresholdSpec;
+use red::Red;
+pub use red::RedSpec;
+
+/// Which active management a queue has, if any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AqmSpec {
+    /// Random early detection.
+    Red(RedSpec),
+    /// Deterministic ECN marking above a threshold of the average queue.
+    EcnThreshold(EcnThresholdSpec),
+}
+
+impl AqmSpec {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self {
+            AqmSpec::Red(spec) => spec.check(),
+            AqmSpec::EcnThreshold(spec) => spec.check(),
+        }
+    }
+
+    /// Builds it for a queue whose line takes `time_for(bytes)` for a packet of that size.
+    pub(crate) fn build(&self, time_for: impl Fn(u64) -> Span, random: Random) -> Aqm {
+        match self {
+            AqmSpec::Red(spec) => {
+                Aqm::Red(Red::new(*spec, time_for(spec.typical_packet.as_bytes()), random))
+            }
+            AqmSpec::EcnThreshold(spec) => Aqm::EcnThreshold(EcnThreshold::new(
+                *spec,
+                time_for(spec.typical_packet.as_bytes()),
+            )),
+        }
+    }
+}
+
+/// What becomes of an arriving packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Pass,
+    Mark,
+    Drop,
+}
+
+pub(crate) enum Aqm {
+    Red(Red),
+    EcnThreshold(EcnThreshold),
+}
+
+impl Aqm {
+    /// A packet with this ECN field comes to a queue that holds `queued` bytes.
+    pub(crate) fn arrival(&mut self, now: Time, queued: u64, ecn: Ecn) -> Verdict {
+        match self {
+            Aqm::Red(aqm) => aqm.arrival(now, queued, ecn),
+            Aqm::EcnThreshold(aqm) => aqm.arrival(now, queued, ecn),
+        }
+    }
+
+    /// The queue has become empty.
+    pub(crate) fn emptied(&mut self, now: Time) {
+        match self {
+            Aqm::Red(aqm) => aqm.emptied(now),
+            Aqm::EcnThreshold(aqm) => aqm.emptied(now),
+        }
+    }
+
+    /// The name under which its drops are counted.
+    pub(crate) fn cause(&self) -> &'static str {
+        match self {
+            Aqm::Red(_) => "red",
+            Aqm::EcnThreshold(_) => "ecn-threshold",
+        }
+    }
+}
+
+/// Checks what both managements average with.
+fn check_average(weight: Share, typical_packet: ByteSize) -> Result<(), String> {
+    if weight == Share::ZERO {
+        return Err("a weight of 0 % would never see the queue: \
+                    give a share above zero, such as `0.2 %`"
+            .to_owned());
+    }
+    if typical_packet.as_bytes() == 0 {
+        return Err("typical-packet must be above zero, such as `1500 B`".to_owned());
+    }
+    Ok(())
+}

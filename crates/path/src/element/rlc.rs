@@ -1,0 +1,286 @@
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use midspan_units::{ByteSize, Rate, Share, Span, Time};
+use serde::{Deserialize, Serialize};
+
+use super::Element;
+use crate::random::Random;
+use crate::{Counters, Packet};
+
+/// A radio bearer in RLC acknowledged mode (3GPP TS 36.322, TS 38.322) with HARQ below it
+/// (TS 36.321, TS 38.321), for one UE that has the cell's `rate` to itself.
+///
+/// Slots begin at multiples of `slot`. In each, one transport block of `rate x slot` bytes is
+/// sent, filled with packets that came before the slot began; packets are cut and joined to fill
+/// it. It is received, or not, when the slot ends. A block that was not received is sent again
+/// when `retransmit` says, before new data and taking a whole slot of it. One that failed
+/// `transmissions` times is found missing by the receiver's RLC and sent as new after
+/// `status-delay`. So nothing is lost on the air. A packet is delivered when all of it and all
+/// before it have been received: one late block holds up those behind it, which then leave in one
+/// burst. What is left out: overhead of headers, and the radio link failure that a real RLC
+/// declares after many retransmissions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RlcSpec {
+    /// What a slot carries, as a rate; counted on IP packets with their headers.
+    pub rate: Rate,
+    /// Length of a slot (LTE: 1 ms; NR: 1 ms, 0.5, 0.25, 0.125 ms). Default 1 ms.
+    #[serde(default = "default_slot")]
+    pub slot: Span,
+    /// Share of transmissions of a block that fail, retransmissions like first ones.
+    pub failure: Share,
+    /// When a failed block is sent again. Default `slot`.
+    #[serde(default)]
+    pub retransmit: Retransmit,
+    /// How often HARQ sends a block before it gives up. Default 4.
+    #[serde(default = "default_transmissions")]
+    pub transmissions: u32,
+    /// From HARQ's last failure of a block until RLC sends it again: the receiver's reassembly
+    /// timer and its status report. Default 40 ms.
+    #[serde(default = "default_status_delay")]
+    pub status_delay: Span,
+    /// Most bytes that the RLC buffer holds; a packet counts until it is delivered, and one that
+    /// would not fit whole is dropped on arrival. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<ByteSize>,
+}
+
+/// When a block that was not received is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Retransmit {
+    /// In the slot that begins when the failed one ends.
+    #[default]
+    Slot,
+    /// In the same slot of the next frame: 10 ms after it was sent, as on a loaded cell that
+    /// grants a UE its slot once a frame.
+    Frame,
+}
+
+fn default_slot() -> Span {
+    Span::from_millis(1)
+}
+
+fn default_transmissions() -> u32 {
+    4
+}
+
+fn default_status_delay() -> Span {
+    Span::from_millis(40)
+}
+
+const FRAME: Span = Span::from_millis(10);
+
+impl RlcSpec {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.slot == Span::ZERO || !FRAME.as_nanos().is_multiple_of(self.slot.as_nanos()) {
+            return Err(format!(
+                "a frame of {FRAME} is not a whole number of slots of {}: \
+                 give a slot such as `1 ms`, `0.5 ms` or `0.125 ms`",
+                self.slot
+            ));
+        }
+        if self.rate.bytes_in(self.slot).as_bytes() == 0 {
+            return Err(format!(
+                "at {} a slot of {} carries less than a byte: raise the rate or the slot",
+                self.rate, self.slot
+            ));
+        }
+        if self.failure == Share::ONE {
+            return Err("if 100 % of transmissions fail nothing ever arrives: \
+                        give a share below that"
+                .to_owned());
+        }
+        if self.transmissions == 0 {
+            return Err("HARQ must send a block at least once: \
+                        give 1 or more transmissions"
+                .to_owned());
+        }
+        if self.buffer == Some(ByteSize::from_bytes(0)) {
+            return Err("an RLC buffer that holds nothing passes nothing: \
+                        give a size above zero, or none at all"
+                .to_owned());
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct Rlc<P> {
+    spec: RlcSpec,
+    random: Random,
+    /// Packets not yet delivered, oldest first.
+    packets: VecDeque<P>,
+    bytes: u64,
+    /// How many of these, from the front, were received in order and leave at `delivered_at`.
+    deliverable: usize,
+    delivered_at: Time,
+    /// How many of these, from the front, are wholly in blocks (the deliverable ones included).
+    cut: usize,
+    /// How much of the next one is in a block.
+    cut_bytes: u64,
+    /// Blocks from the oldest that was not received on; that one's number is `first_block`.
+    blocks: VecDeque<Block>,
+    first_block: u64,
+    /// The block in the slot that is going on.
+    on_air: Option<u64>,
+    /// Blocks to send again, by the time from which they may be.
+    again: BinaryHeap<Reverse<(Time, u64)>>,
+    /// When a slot next begins or ends for which there is something to do.
+    boundary: Time,
+    overflowed: u64,
+}
+
+struct Block {
+    /// Packets whose last byte is in it.
+    completes: usize,
+    /// How often HARQ has sent it since RLC last did.
+    transmissions: u32,
+    received: bool,
+}
+
+impl<P: Packet> Rlc<P> {
+    pub(crate) fn new(spec: RlcSpec, random: Random) -> Self {
+        Rlc {
+            spec,
+            random,
+            packets: VecDeque::new(),
+            bytes: 0,
+            deliverable: 0,
+            delivered_at: Time::MAX,
+            cut: 0,
+            cut_bytes: 0,
+            blocks: VecDeque::new(),
+            first_block: 0,
+            on_air: None,
+            again: BinaryHeap::new(),
+            boundary: Time::MAX,
+            overflowed: 0,
+        }
+    }
+
+    /// The slot that ends at `now` had a block in it, which is received or not.
+    fn end_slot(&mut self, now: Time) {
+        let Some(number) = self.on_air.take() else { return };
+        let received = !self.spec.failure.takes(self.random.draw());
+        let block = &mut self.blocks[(number - self.first_block) as usize];
+        block.received = received;
+        if received {
+            self.deliver(now);
+            return;
+        }
+        let given_up = block.transmissions == self.spec.transmissions;
+        if given_up {
+            block.transmissions = 0;
+        }
+        let wait = match self.spec.retransmit {
+            _ if given_up => self.spec.status_delay,
+            Retransmit::Slot => Span::ZERO,
+            Retransmit::Frame => FRAME.saturating_sub(self.spec.slot),
+        };
+        self.again.push(Reverse((now + wait, number)));
+    }
+
+    /// Lets go what has been received in order.
+    fn deliver(&mut self, now: Time) {
+        while let Some(block) = self.blocks.front().filter(|block| block.received) {
+            self.deliverable += block.completes;
+            self.first_block += 1;
+            self.blocks.pop_front();
+        }
+        self.delivered_at = now;
+    }
+
+    /// A slot begins at `now`: sends a block again or, failing that, a new one.
+    fn begin_slot(&mut self, now: Time) {
+        self.on_air = self.failed_block(now).or_else(|| self.new_block(now));
+        self.boundary = match self.on_air {
+            Some(number) => {
+                self.blocks[(number - self.first_block) as usize].transmissions += 1;
+                now + self.spec.slot
+            }
+            None => self.again.peek().map_or(Time::MAX, |Reverse((at, _))| self.slot_from(*at)),
+        };
+    }
+
+    /// The block that has waited longest to be sent again, if it may be by `now`.
+    fn failed_block(&mut self, now: Time) -> Option<u64> {
+        self.again.peek().filter(|Reverse((at, _))| *at <= now)?;
+        self.again.pop().map(|Reverse((_, number))| number)
+    }
+
+    /// Fills a block with what waits, if something does.
+    fn new_block(&mut self, now: Time) -> Option<u64> {
+        if self.cut == self.packets.len() {
+            return None;
+        }
+        let mut room = self.bytes_by(now + self.spec.slot) - self.bytes_by(now);
+        let first = self.cut;
+        while let Some(packet) = self.packets.get(self.cut) {
+            let rest = u64::from(packet.wire_bytes()) - self.cut_bytes;
+            if rest > room {
+                self.cut_bytes += room;
+                break;
+            }
+            room -= rest;
+            self.cut += 1;
+            self.cut_bytes = 0;
+        }
+        let completes = self.cut - first;
+        self.blocks.push_back(Block { completes, transmissions: 0, received: false });
+        Some(self.first_block + self.blocks.len() as u64 - 1)
+    }
+
+    /// Bytes that the rate carries by `at`; the difference over a slot is what that slot carries,
+    /// and no fraction of a byte is lost between slots.
+    fn bytes_by(&self, at: Time) -> u64 {
+        self.spec.rate.bytes_in(at.since(Time::ZERO)).as_bytes()
+    }
+
+    /// The first slot that begins at `at` or later.
+    fn slot_from(&self, at: Time) -> Time {
+        let slot = self.spec.slot.as_nanos();
+        Time::from_nanos(at.as_nanos().div_ceil(slot).saturating_mul(slot))
+    }
+}
+
+impl<P: Packet> Element<P> for Rlc<P> {
+    fn enter(&mut self, now: Time, packet: P) -> Option<P> {
+        let bytes = self.bytes + u64::from(packet.wire_bytes());
+        if self.spec.buffer.is_some_and(|buffer| bytes > buffer.as_bytes()) {
+            self.overflowed += 1;
+            return None;
+        }
+        self.bytes = bytes;
+        self.packets.push_back(packet);
+        if self.on_air.is_none() {
+            // A slot that begins this very moment has begun without it.
+            let next = self.slot_from(now + Span::from_nanos(1));
+            self.boundary = self.boundary.min(next);
+        }
+        None
+    }
+
+    fn due(&self) -> Time {
+        if self.deliverable > 0 { self.delivered_at } else { self.boundary }
+    }
+
+    fn run(&mut self, now: Time) -> Option<P> {
+        if self.deliverable == 0 {
+            self.end_slot(now);
+            self.begin_slot(now);
+            return None;
+        }
+        let packet = self.packets.pop_front()?;
+        self.bytes -= u64::from(packet.wire_bytes());
+        self.deliverable -= 1;
+        self.cut -= 1;
+        Some(packet)
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        counters.packets_queued += self.packets.len() as u64;
+        counters.bytes_queued += self.bytes;
+        counters.add_dropped("rlc-buffer", self.overflowed);
+    }
+}

@@ -1,0 +1,135 @@
+use midspan_units::Time;
+use serde::{Deserialize, Serialize};
+
+use super::Element;
+use crate::queue::Queue;
+use crate::random::Random;
+use crate::trace::{CHANCE_BYTES, Trace};
+use crate::{AqmSpec, Counters, Packet, QueueSpec};
+
+/// A link that sends when a recording says so, with a queue before it: what Mahimahi's `mm-link`
+/// does.
+///
+/// Each line of the recording is a chance to send 1504 bytes at that millisecond, and a packet
+/// costs its bytes and four more (the TUN header that the recordings counted). Several small
+/// packets share a chance; a packet that does not fit in what is left of one goes on in the next,
+/// and has left when its last byte has. A chance that finds the queue empty is lost, and so is the
+/// rest of one that empties it. A packet that comes in the very moment of a chance is too late for
+/// it. After its last chance the recording starts over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TraceSpec {
+    /// The recording: a file in Mahimahi's format, plain or gzipped.
+    pub file: String,
+    /// What the queue holds. Default: no limit.
+    #[serde(default)]
+    pub queue: QueueSpec,
+    /// Active management of the queue. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aqm: Option<AqmSpec>,
+}
+
+impl TraceSpec {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.file.is_empty() {
+            return Err("`file` is empty: name a trace in Mahimahi's format".to_owned());
+        }
+        self.queue.check()?;
+        self.aqm.map_or(Ok(()), |aqm| aqm.check())
+    }
+}
+
+/// What a packet costs beyond its own bytes.
+const TUN_HEADER: u32 = 4;
+
+pub(crate) struct TraceLink<P> {
+    trace: Trace,
+    queue: Queue<P>,
+    /// How often the recording has started over, and the place in it of the next chance.
+    cycle: u64,
+    place: usize,
+    /// What that chance has left.
+    chance: u32,
+    /// What the packet at the head still needs.
+    head: u32,
+}
+
+impl<P: Packet> TraceLink<P> {
+    pub(crate) fn new(spec: &TraceSpec, trace: Trace, random: Random) -> Self {
+        let mean = trace.mean_rate();
+        let aqm = spec.aqm.map(|aqm| aqm.build(|bytes| mean.time_for(bytes), random));
+        TraceLink {
+            trace,
+            queue: Queue::new(spec.queue, aqm),
+            cycle: 0,
+            place: 0,
+            chance: CHANCE_BYTES,
+            head: 0,
+        }
+    }
+
+    fn start_head(&mut self) {
+        self.head =
+            self.queue.front().map_or(0, |packet| packet.wire_bytes().saturating_add(TUN_HEADER));
+    }
+
+    /// Goes to the first chance after `now`.
+    fn seek(&mut self, now: Time) {
+        const MILLISECOND: u64 = 1_000_000;
+        let period = u64::from(self.trace.period());
+        let elapsed = now.as_nanos() / MILLISECOND;
+        self.cycle = elapsed / period;
+        let offset = elapsed % period;
+        // The last chance is at `period`, so there is one after `offset` in this cycle.
+        self.place = self.trace.chances().partition_point(|at| u64::from(*at) <= offset);
+        self.chance = CHANCE_BYTES;
+    }
+
+    fn next_chance(&mut self) {
+        self.chance = CHANCE_BYTES;
+        self.place += 1;
+        if self.place == self.trace.chances().len() {
+            self.place = 0;
+            self.cycle += 1;
+        }
+    }
+}
+
+impl<P: Packet> Element<P> for TraceLink<P> {
+    fn enter(&mut self, now: Time, packet: P) -> Option<P> {
+        let idle = self.queue.is_empty();
+        self.queue.offer(now, packet);
+        if idle {
+            self.seek(now);
+            self.start_head();
+        }
+        None
+    }
+
+    fn due(&self) -> Time {
+        if self.queue.is_empty() {
+            return Time::MAX;
+        }
+        let at = u64::from(self.trace.chances()[self.place]);
+        let millis = self.cycle.saturating_mul(u64::from(self.trace.period())).saturating_add(at);
+        Time::from_nanos(millis.saturating_mul(1_000_000))
+    }
+
+    fn run(&mut self, now: Time) -> Option<P> {
+        let sent = self.head.min(self.chance);
+        self.head -= sent;
+        self.chance -= sent;
+        let packet = if self.head == 0 { self.queue.pop(now) } else { None };
+        if packet.is_some() {
+            self.start_head();
+        }
+        if self.chance == 0 {
+            self.next_chance();
+        }
+        packet
+    }
+
+    fn report(&self, counters: &mut Counters) {
+        self.queue.report(counters);
+    }
+}

@@ -1,0 +1,115 @@
+use std::collections::VecDeque;
+
+use midspan_units::{ByteSize, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::aqm::{Aqm, Verdict};
+use crate::{Counters, Packet};
+
+/// How much a queue holds. A packet counts until its last bit has left, so the one being sent
+/// counts too; one that would not fit whole is dropped on arrival (droptail).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct QueueSpec {
+    /// Most bytes, IP headers included. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<ByteSize>,
+    /// Most packets. Default: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+}
+
+impl QueueSpec {
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.bytes == Some(ByteSize::from_bytes(0)) || self.packets == Some(0) {
+            return Err("a queue that holds nothing passes nothing: \
+                        give a limit above zero, or none at all"
+                .to_owned());
+        }
+        Ok(())
+    }
+
+    fn fits(&self, packets: u64, bytes: u64) -> bool {
+        self.packets.is_none_or(|limit| packets <= limit)
+            && self.bytes.is_none_or(|limit| bytes <= limit.as_bytes())
+    }
+}
+
+/// A first-in first-out queue with a limit and, if wanted, active management.
+pub(crate) struct Queue<P> {
+    packets: VecDeque<P>,
+    bytes: u64,
+    limit: QueueSpec,
+    aqm: Option<Aqm>,
+    overflowed: u64,
+    managed_away: u64,
+    marked: u64,
+}
+
+impl<P: Packet> Queue<P> {
+    pub(crate) fn new(limit: QueueSpec, aqm: Option<Aqm>) -> Self {
+        Queue {
+            packets: VecDeque::new(),
+            bytes: 0,
+            limit,
+            aqm,
+            overflowed: 0,
+            managed_away: 0,
+            marked: 0,
+        }
+    }
+
+    /// Takes `packet` in or drops it. Active management judges first, as it counts every arrival.
+    pub(crate) fn offer(&mut self, now: Time, mut packet: P) {
+        let ecn = packet.ecn();
+        let verdict = match &mut self.aqm {
+            Some(aqm) => aqm.arrival(now, self.bytes, ecn),
+            None => Verdict::Pass,
+        };
+        if verdict == Verdict::Drop {
+            self.managed_away += 1;
+            return;
+        }
+        let bytes = self.bytes + u64::from(packet.wire_bytes());
+        if !self.limit.fits(self.packets.len() as u64 + 1, bytes) {
+            self.overflowed += 1;
+            return;
+        }
+        if verdict == Verdict::Mark && ecn != crate::Ecn::Ce {
+            packet.mark_ce();
+            self.marked += 1;
+        }
+        self.bytes = bytes;
+        self.packets.push_back(packet);
+    }
+
+    pub(crate) fn front(&self) -> Option<&P> {
+        self.packets.front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// The packet at the head, whose last bit has left at `now`.
+    pub(crate) fn pop(&mut self, now: Time) -> Option<P> {
+        let packet = self.packets.pop_front()?;
+        self.bytes -= u64::from(packet.wire_bytes());
+        if self.packets.is_empty()
+            && let Some(aqm) = &mut self.aqm
+        {
+            aqm.emptied(now);
+        }
+        Some(packet)
+    }
+
+    pub(crate) fn report(&self, counters: &mut Counters) {
+        counters.packets_queued += self.packets.len() as u64;
+        counters.bytes_queued += self.bytes;
+        counters.marked += self.marked;
+        counters.add_dropped("queue", self.overflowed);
+        if let Some(aqm) = &self.aqm {
+            counters.add_dropped(aqm.cause(), self.managed_away);
+        }
+    }
+}
