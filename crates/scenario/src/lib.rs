@@ -1,5 +1,27 @@
 //! The scenario file and the result record: what every backend reads and writes.
 //!
-//! Pure: parsing takes text, not a path, and nothing here reads a clock or a file.
+//! - [`Scenario`] is one experiment: [`Scenario::parse`] reads its TOML, refuses what is impossible
+//!   with file and line, and spreads the sweep into typed [`Cell`]s.
+//! - [`record`] is one run's result, one JSON object a line.
+//! - [`summary`] turns records into statistics, cell by cell.
+//!
+//! Pure: parsing takes text, not a path, and nothing here reads a clock or a file. Nothing here
+//! runs a scenario either: that is a backend's work.
 
+mod digest;
+mod error;
+mod host;
+mod parse;
 pub mod record;
+mod relay;
+mod scenario;
+mod spec;
+mod stats;
+pub mod summary;
+
+pub use error::Error;
+pub use host::{Buffers, Host, Hosts, TcpMemory};
+pub use relay::{Leg, Relay};
+pub use scenario::{Axis, Cell, Reported, Scenario, Skip};
+pub use spec::{Bulk, CellSpec, Direction, Path, Service, Site, Transfer, Workload};
+pub use stats::Stats;

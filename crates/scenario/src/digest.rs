@@ -1,0 +1,29 @@
+//! Hashes of what determines a result. Stable: they go into files.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::{CellSpec, Scenario};
+
+/// See [`Scenario::digest`].
+pub(crate) fn of_scenario(scenario: &Scenario) -> String {
+    let cells: Vec<(&BTreeMap<String, String>, &CellSpec)> =
+        scenario.cells().iter().map(|cell| (&cell.labels, &cell.spec)).collect();
+    let hash = sha256(&(scenario.seed, cells));
+    hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// See [`Scenario::run_seed`]. Labels, not the cell's place in the sweep, so that a point that is
+/// added to an axis leaves the others' seeds alone.
+pub(crate) fn run_seed(seed: u64, labels: &BTreeMap<String, String>, repetition: u32) -> u64 {
+    let hash = sha256(&(seed, labels, repetition));
+    hash[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// Over the JSON text, in which every quantity stands in its one printed form.
+fn sha256(value: &impl Serialize) -> [u8; 32] {
+    let json = serde_json::to_vec(value).expect("plain data with text keys has a JSON form");
+    Sha256::digest(json).into()
+}

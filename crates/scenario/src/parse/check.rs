@@ -1,0 +1,153 @@
+//! Values that are well-formed but impossible.
+
+use midspan_path::{ElementSpec, LinkSpec};
+use midspan_units::{ByteSize, Span};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::source::{Place, Source};
+use crate::record::Variant;
+use crate::{CellSpec, Error, Host, Leg, Site, Workload};
+
+/// Checks a cell that was read from `sections`, in which the places are looked up.
+pub(crate) fn spec(
+    source: Source<'_>,
+    sections: &DeTable<'_>,
+    spec: &CellSpec,
+) -> Result<(), (Place, Error)> {
+    let problem = workload(&spec.workload)
+        .or_else(|| link("access", &spec.path.access))
+        .or_else(|| link("wide", &spec.path.wide))
+        .or_else(|| host("ue", &spec.hosts.ue))
+        .or_else(|| host("mec", &spec.hosts.mec))
+        .or_else(|| host("server", &spec.hosts.server))
+        .or_else(|| leg("client_leg", &spec.relay.client_leg))
+        .or_else(|| leg("server_leg", &spec.relay.server_leg))
+        .or_else(|| size(&["relay", "buffer"], spec.relay.buffer));
+    let Some(Problem { at, what }) = problem else { return Ok(()) };
+    let place = locate(sections, &at);
+    let error = source.error(&place, what);
+    Err((place, error))
+}
+
+/// Refuses proxies where there is nothing to split.
+pub(crate) fn service(
+    source: Source<'_>,
+    template: &DeTable<'_>,
+    spec: &CellSpec,
+    variants: &[Variant],
+) -> Result<(), Error> {
+    let proxy = variants.iter().any(|variant| *variant != Variant::None);
+    if spec.service.at == Site::Mec && proxy {
+        let at = [Step::Key("service"), Step::Key("at")];
+        let what = "with the service on the MEC there is nothing to split; \
+                    run `variants = [\"none\"]` or skip the proxies here";
+        return Err(source.error(&locate(template, &at), what));
+    }
+    Ok(())
+}
+
+/// What is wrong, and the way to it from the root.
+struct Problem {
+    at: Vec<Step>,
+    what: String,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Key(&'static str),
+    Index(usize),
+}
+
+fn problem(keys: &[&'static str], what: impl Into<String>) -> Option<Problem> {
+    Some(Problem { at: keys.iter().copied().map(Step::Key).collect(), what: what.into() })
+}
+
+fn workload(workload: &Workload) -> Option<Problem> {
+    match workload {
+        Workload::Bulk(bulk) if bulk.time == Span::ZERO => {
+            problem(&["workload", "bulk", "time"], "a run of no time measures nothing; try `8 s`")
+        }
+        Workload::Bulk(bulk) if bulk.warmup >= bulk.time => problem(
+            &["workload", "bulk", "warmup"],
+            format!(
+                "a warm-up of {} leaves nothing of {} to measure; it must be shorter",
+                bulk.warmup, bulk.time
+            ),
+        ),
+        Workload::Bulk(bulk) if bulk.flows == 0 => {
+            problem(&["workload", "bulk", "flows"], "no flow measures nothing; at least 1")
+        }
+        Workload::Transfer(transfer) if transfer.size == ByteSize::from_bytes(0) => problem(
+            &["workload", "transfer", "size"],
+            "an empty transfer has no time; at least `1 B`",
+        ),
+        Workload::Transfer(transfer) if transfer.count == 0 => {
+            problem(&["workload", "transfer", "count"], "no transfer measures nothing; at least 1")
+        }
+        Workload::Transfer(transfer) if transfer.limit == Span::ZERO => {
+            problem(&["workload", "transfer", "limit"], "nothing is done in no time; try `10 min`")
+        }
+        Workload::Bulk(_) | Workload::Transfer(_) => None,
+    }
+}
+
+fn link(name: &'static str, link: &LinkSpec) -> Option<Problem> {
+    let element = |direction: &'static str, index: usize, element: &ElementSpec| {
+        let error = midspan_path::check(std::slice::from_ref(element)).err()?;
+        let mut at = vec![Step::Key("path"), Step::Key(name), Step::Key(direction)];
+        at.extend([Step::Index(index), Step::Key(element.name())]);
+        Some(Problem { at, what: error.problem })
+    };
+    [("up", &link.up), ("down", &link.down)].into_iter().find_map(|(direction, elements)| {
+        elements.iter().enumerate().find_map(|(index, spec)| element(direction, index, spec))
+    })
+}
+
+fn host(name: &'static str, host: &Host) -> Option<Problem> {
+    control(&["hosts", name, "congestion_control"], &host.congestion_control)
+}
+
+fn leg(name: &'static str, leg: &Leg) -> Option<Problem> {
+    leg.congestion_control
+        .as_deref()
+        .and_then(|control_name| control(&["relay", name, "congestion_control"], control_name))
+        .or_else(|| size(&["relay", name, "receive_buffer"], leg.receive_buffer))
+        .or_else(|| size(&["relay", name, "send_buffer"], leg.send_buffer))
+        .or_else(|| size(&["relay", name, "notsent_lowat"], leg.notsent_lowat))
+}
+
+/// Whether Linux could have a congestion control of this name (`TCP_CA_NAME_MAX` is 16).
+fn control(keys: &[&'static str], name: &str) -> Option<Problem> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if (1..16).contains(&name.len()) && name.chars().all(fits) {
+        return None;
+    }
+    problem(keys, format!("`{name}` is not the name of a congestion control, such as `cubic`"))
+}
+
+fn size(keys: &[&'static str], size: Option<ByteSize>) -> Option<Problem> {
+    let size = size?.as_bytes();
+    if (1..=i32::MAX as u64).contains(&size) {
+        return None;
+    }
+    problem(keys, "a socket takes from `1 B` to `2147483647 B`; leave the key out for the default")
+}
+
+/// The place of the value at the end of the way, or of the last one on it that is written down.
+fn locate(table: &DeTable<'_>, at: &[Step]) -> Place {
+    let mut place = 0..0;
+    let mut here: Option<&Spanned<DeValue<'_>>> = None;
+    for step in at {
+        let next = match (step, here.map(Spanned::get_ref)) {
+            (Step::Key(key), None) => table.get(*key),
+            (Step::Key(key), Some(DeValue::Table(table))) => table.get(*key),
+            (Step::Index(index), Some(DeValue::Array(items))) => items.get(*index),
+            _ => None,
+        };
+        let Some(next) = next else { break };
+        place = next.span();
+        here = Some(next);
+    }
+    place
+}

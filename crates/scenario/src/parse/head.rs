@@ -1,0 +1,303 @@
+//! What a file says beside its cells: names, repetitions, variants, reported numbers, skips, and
+//! the short version.
+
+use std::collections::BTreeMap;
+
+use midspan_units::Rate;
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::source::{Place, Source};
+use super::sweep::{Choice, Sweep};
+use super::{read, table};
+use crate::record::Variant;
+use crate::{Axis, Cell, Error, Reported, Scenario, Skip};
+
+/// The keys that [`Head`] reads.
+pub(crate) const KEYS: [&str; 9] =
+    ["name", "title", "figure", "notes", "seed", "repetitions", "variants", "reported", "skip"];
+
+/// Repetitions beyond this are a mistake.
+const MOST_REPETITIONS: u32 = 1000;
+
+/// A file's top-level keys.
+#[derive(Clone, Deserialize)]
+pub(crate) struct Head {
+    name: Spanned<String>,
+    title: String,
+    figure: Option<String>,
+    #[serde(default)]
+    notes: Vec<String>,
+    #[serde(default = "one_seed")]
+    seed: u64,
+    #[serde(default = "one_repetition")]
+    repetitions: Spanned<u32>,
+    variants: Spanned<Vec<Variant>>,
+    #[serde(default)]
+    reported: Vec<Spanned<ReportedEntry>>,
+    #[serde(default)]
+    skip: Vec<Spanned<SkipEntry>>,
+}
+
+/// One `[[reported]]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReportedEntry {
+    #[serde(default)]
+    cell: BTreeMap<Spanned<String>, Spanned<String>>,
+    variant: Variant,
+    goodput: Option<Rate>,
+    gain: Option<f64>,
+    note: Option<String>,
+}
+
+/// One `[[skip]]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SkipEntry {
+    #[serde(default)]
+    cell: BTreeMap<Spanned<String>, Vec<Spanned<String>>>,
+    #[serde(default = "every_variant")]
+    variants: Vec<Variant>,
+    because: String,
+}
+
+/// `[short]`.
+pub(crate) struct Short<'t> {
+    pub(crate) place: Place,
+    pub(crate) sweep: BTreeMap<Spanned<String>, Spanned<Vec<Spanned<String>>>>,
+    keys: ShortKeys,
+    /// Keys of `[workload]` to replace.
+    workload: DeTable<'t>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ShortKeys {
+    repetitions: Option<Spanned<u32>>,
+    variants: Option<Spanned<Vec<Variant>>>,
+    #[serde(default)]
+    sweep: BTreeMap<Spanned<String>, Spanned<Vec<Spanned<String>>>>,
+}
+
+impl Head {
+    /// Refuses what is impossible whatever the sweep.
+    pub(crate) fn check(&self, source: Source<'_>) -> Result<(), Error> {
+        let name = self.name.get_ref();
+        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if name.is_empty() || !name.chars().all(fits) {
+            let what =
+                format!("`{name}` cannot name a scenario; lower case letters, digits and `-` can");
+            return Err(source.error(&self.name.span(), what));
+        }
+        if !(1..=MOST_REPETITIONS).contains(self.repetitions.get_ref()) {
+            let what = format!(
+                "{} repetitions cannot be run; from 1 to {MOST_REPETITIONS} can",
+                self.repetitions.get_ref()
+            );
+            return Err(source.error(&self.repetitions.span(), what));
+        }
+        check_variants(source, &self.variants)?;
+        self.reported.iter().try_for_each(|entry| check_reported(source, entry))
+    }
+
+    /// Refuses labels that no axis has.
+    pub(crate) fn check_labels(&self, sweep: &Sweep<'_>) -> Result<(), Error> {
+        for entry in &self.reported {
+            for (axis, label) in &entry.get_ref().cell {
+                sweep.check_label(axis, label)?;
+            }
+        }
+        for entry in &self.skip {
+            for (axis, labels) in &entry.get_ref().cell {
+                labels.iter().try_for_each(|label| sweep.check_label(axis, label))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses reported numbers of cells that are not run, and skips that skip nothing.
+    pub(crate) fn check_matches(
+        &self,
+        source: Source<'_>,
+        choices: &[Choice<'_, '_>],
+        cells: &[Cell],
+    ) -> Result<(), Error> {
+        for (reported, entry) in self.reported().iter().zip(&self.reported) {
+            if !cells.iter().any(|cell| {
+                reported.speaks_of(&cell.labels, reported.variant)
+                    && cell.variants.contains(&reported.variant)
+            }) {
+                let what = "no cell that is run has these labels and this variant; mend the labels or remove what is reported";
+                return Err(source.error(&entry.span(), what));
+            }
+        }
+        for (skip, entry) in self.skips().iter().zip(&self.skip) {
+            let skips_some = choices.iter().any(|choice| skip.covers(&choice.labels()))
+                && skip.variants.iter().any(|variant| self.variants.get_ref().contains(variant));
+            if !skips_some {
+                let what =
+                    "there is nothing here to skip; mend the labels and variants or remove it";
+                return Err(source.error(&entry.span(), what));
+            }
+        }
+        match cells.is_empty() {
+            true => Err(source.error(&self.variants.span(), "`skip` leaves nothing to run")),
+            false => Ok(()),
+        }
+    }
+
+    /// The variants to run in the cell with these `labels`.
+    pub(crate) fn variants_of(&self, labels: &BTreeMap<String, String>) -> Vec<Variant> {
+        let skips = self.skips();
+        let skipped = |variant: &Variant| {
+            skips.iter().any(|skip| skip.covers(labels) && skip.variants.contains(variant))
+        };
+        self.variants.get_ref().iter().copied().filter(|variant| !skipped(variant)).collect()
+    }
+
+    /// The scenario of these keys with the sweep's `axes` and `cells`.
+    pub(crate) fn scenario(&self, axes: Vec<Axis>, cells: Vec<Cell>) -> Scenario {
+        Scenario {
+            name: self.name.get_ref().clone(),
+            title: self.title.clone(),
+            figure: self.figure.clone(),
+            notes: self.notes.clone(),
+            seed: self.seed,
+            repetitions: *self.repetitions.get_ref(),
+            variants: self.variants.get_ref().clone(),
+            axes,
+            reported: self.reported(),
+            skips: self.skips(),
+            cells,
+            short: None,
+        }
+    }
+
+    fn reported(&self) -> Vec<Reported> {
+        let text = |labels: &BTreeMap<Spanned<String>, Spanned<String>>| {
+            labels
+                .iter()
+                .map(|(axis, label)| (axis.get_ref().clone(), label.get_ref().clone()))
+                .collect()
+        };
+        self.reported
+            .iter()
+            .map(Spanned::get_ref)
+            .map(|entry| Reported {
+                cell: text(&entry.cell),
+                variant: entry.variant,
+                goodput: entry.goodput,
+                gain: entry.gain,
+                note: entry.note.clone(),
+            })
+            .collect()
+    }
+
+    fn skips(&self) -> Vec<Skip> {
+        let text = |labels: &[Spanned<String>]| {
+            labels.iter().map(|label| label.get_ref().clone()).collect()
+        };
+        self.skip
+            .iter()
+            .map(Spanned::get_ref)
+            .map(|entry| Skip {
+                cell: entry
+                    .cell
+                    .iter()
+                    .map(|(axis, labels)| (axis.get_ref().clone(), text(labels)))
+                    .collect(),
+                variants: entry.variants.clone(),
+                because: entry.because.clone(),
+            })
+            .collect()
+    }
+}
+
+impl<'t> Short<'t> {
+    /// Reads `[short]`.
+    pub(crate) fn parse(source: Source<'t>, value: Spanned<DeValue<'t>>) -> Result<Self, Error> {
+        let place = value.span();
+        let mut keys = table(source, "short", value)?;
+        let workload = match keys.remove("workload") {
+            Some(workload) => table(source, "short.workload", workload)?,
+            None => DeTable::new(),
+        };
+        let mut keys: ShortKeys = read(source, keys, place.clone()).map_err(|(_, error)| error)?;
+        let sweep = std::mem::take(&mut keys.sweep);
+        Ok(Short { place, sweep, keys, workload })
+    }
+
+    /// The full version's head with what the short one changes.
+    pub(crate) fn head(&self, source: Source<'_>, full: &Head) -> Result<Head, Error> {
+        let mut head = full.clone();
+        if let Some(repetitions) = &self.keys.repetitions {
+            head.repetitions = repetitions.clone();
+        }
+        if let Some(variants) = &self.keys.variants {
+            head.variants = variants.clone();
+        }
+        head.check(source)?;
+        Ok(head)
+    }
+
+    /// The full version's cell sections with the workload's keys that the short one changes.
+    pub(crate) fn template(
+        &self,
+        source: Source<'_>,
+        full: &DeTable<'t>,
+    ) -> Result<DeTable<'t>, Error> {
+        let mut template = full.clone();
+        if let Some(DeValue::Table(keys)) = template.get_mut("workload").map(Spanned::get_mut) {
+            for (key, value) in self.workload.iter() {
+                if key.get_ref() == "kind" {
+                    let what = "the short version cannot change the `kind` of the workload";
+                    return Err(source.error(&key.span(), what));
+                }
+                // Removed first, as an insertion would keep the old key and with it its place.
+                keys.remove(key);
+                keys.insert(key.clone(), value.clone());
+            }
+        }
+        Ok(template)
+    }
+}
+
+fn check_variants(source: Source<'_>, variants: &Spanned<Vec<Variant>>) -> Result<(), Error> {
+    let list = variants.get_ref();
+    if list.is_empty() {
+        let what = "there is no variant to run; name some of `none`, `midspan`, `haproxy`";
+        return Err(source.error(&variants.span(), what));
+    }
+    if (1..list.len()).any(|index| list[..index].contains(&list[index])) {
+        return Err(source.error(&variants.span(), "a variant is named twice; once is enough"));
+    }
+    Ok(())
+}
+
+fn check_reported(source: Source<'_>, entry: &Spanned<ReportedEntry>) -> Result<(), Error> {
+    let ReportedEntry { variant, goodput, gain, note, .. } = entry.get_ref();
+    let what = if goodput.is_none() && gain.is_none() && note.is_none() {
+        "nothing is reported here; give a `goodput`, a `gain` or a `note`"
+    } else if gain.is_some() && *variant == Variant::None {
+        "a gain is over variant `none`; that one has none itself"
+    } else if gain.is_some_and(|gain| !gain.is_finite() || gain <= 0.0) {
+        "a gain is a factor above 0, such as 17.4; 0.663 for a loss of 33.7 %"
+    } else {
+        return Ok(());
+    };
+    Err(source.error(&entry.span(), what))
+}
+
+fn every_variant() -> Vec<Variant> {
+    vec![Variant::None, Variant::Midspan, Variant::Haproxy]
+}
+
+fn one_seed() -> u64 {
+    1
+}
+
+fn one_repetition() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
+}

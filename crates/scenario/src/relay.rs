@@ -1,0 +1,37 @@
+//! How Midspan's relay is set up in a scenario.
+
+use midspan_units::ByteSize;
+use serde::{Deserialize, Serialize};
+
+/// The relay's settings; what is absent is left to the relay's own default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Relay {
+    /// Towards the UE.
+    #[serde(default)]
+    pub client_leg: Leg,
+    /// Towards the server.
+    #[serde(default)]
+    pub server_leg: Leg,
+    /// What the relay may hold of a flow in each direction, beside the sockets' own buffers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<ByteSize>,
+}
+
+/// One leg's sockets; what is absent is left to the MEC's kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Leg {
+    /// `TCP_CONGESTION`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// `SO_RCVBUF`: fixes the receive buffer, which otherwise follows the kernel's autotuning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_buffer: Option<ByteSize>,
+    /// `SO_SNDBUF`: fixes the send buffer, which otherwise follows the kernel's autotuning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_buffer: Option<ByteSize>,
+    /// `TCP_NOTSENT_LOWAT`: bytes not yet sent above which the socket takes no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notsent_lowat: Option<ByteSize>,
+}

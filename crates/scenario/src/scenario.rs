@@ -1,0 +1,143 @@
+//! One experiment, as its file describes it.
+
+use std::collections::BTreeMap;
+
+use midspan_units::Rate;
+use serde::Serialize;
+
+use crate::record::Variant;
+use crate::{CellSpec, Error, digest, parse};
+
+/// One experiment: its cells, and what to run in each.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Short, unique, fit for a file name: lower case letters, digits, `-`.
+    pub name: String,
+    /// What it shows, in one line.
+    pub title: String,
+    /// The paper's figure that it repeats, such as `mec 3a`.
+    pub figure: Option<String>,
+    /// What a reader of the results should know: choices where the paper is silent, its claims in
+    /// words. Shown with the results.
+    pub notes: Vec<String>,
+    /// Where all randomness of the path comes from.
+    pub seed: u64,
+    /// Runs of each variant in each cell; at least 1.
+    pub repetitions: u32,
+    /// What stands in the middle, in the order in which a repetition runs them.
+    pub variants: Vec<Variant>,
+    /// The sweep's axes in the file's order; the last one turns fastest.
+    pub axes: Vec<Axis>,
+    /// What the paper reports, to be shown beside our own numbers. Nothing is computed from it.
+    pub reported: Vec<Reported>,
+    /// What is left out of the sweep, and why.
+    pub skips: Vec<Skip>,
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) short: Option<Box<Scenario>>,
+}
+
+/// One axis of the sweep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Axis {
+    /// As in the file's `[sweep]`.
+    pub name: String,
+    /// The labels of its points, in order.
+    pub points: Vec<String>,
+}
+
+/// One point of the sweep, with everything that a backend needs to run it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// Axis -> label of the point on it. Empty without a sweep.
+    pub labels: BTreeMap<String, String>,
+    /// The variants to run in this cell: the scenario's, but for those that the file skips.
+    pub variants: Vec<Variant>,
+    /// What to run.
+    pub spec: CellSpec,
+}
+
+/// What the paper reports for one variant in the cells that bear the given labels.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Reported {
+    /// Axis -> label. Axes that are not named match at every point.
+    pub cell: BTreeMap<String, String>,
+    /// Which variant it speaks of.
+    pub variant: Variant,
+    /// Goodput.
+    pub goodput: Option<Rate>,
+    /// Goodput over that without a proxy in the same cell, as a factor.
+    pub gain: Option<f64>,
+    /// What else is to be said of the number.
+    pub note: Option<String>,
+}
+
+/// Runs that are left out of the sweep.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Skip {
+    /// Axis -> labels. Axes that are not named match at every point.
+    pub cell: BTreeMap<String, Vec<String>>,
+    /// The variants that are not run there.
+    pub variants: Vec<Variant>,
+    /// Why not.
+    pub because: String,
+}
+
+impl Scenario {
+    /// Reads a scenario file's text. `file` only names it in errors.
+    ///
+    /// # Errors
+    /// The first thing that is unknown, missing or impossible, with its line.
+    pub fn parse(text: &str, file: &str) -> Result<Scenario, Error> {
+        parse::scenario(text, file)
+    }
+
+    /// The quick version that the file's `[short]` describes, if it has one.
+    pub fn short(&self) -> Option<&Scenario> {
+        self.short.as_deref()
+    }
+
+    /// Every point of the sweep: the product of the axes, the last one turning fastest, without
+    /// the points of which the file skips every variant.
+    pub fn cells(&self) -> &[Cell] {
+        &self.cells
+    }
+
+    /// A hash, as 16 hexadecimal digits, of all that determines a run's result: seed, cells and
+    /// what is in them. It does not change with the title, reported numbers, variants or
+    /// repetitions: of those, more may be run later and set beside the earlier ones.
+    pub fn digest(&self) -> String {
+        digest::of_scenario(self)
+    }
+
+    /// The seed for the path's randomness in one repetition of a cell: the same for every variant,
+    /// so that all of them meet the same losses.
+    pub fn run_seed(&self, cell: &Cell, repetition: u32) -> u64 {
+        digest::run_seed(self.seed, &cell.labels, repetition)
+    }
+
+    /// What the paper reports for `variant` in the cell with these `labels`.
+    pub fn reported_for(
+        &self,
+        labels: &BTreeMap<String, String>,
+        variant: Variant,
+    ) -> impl Iterator<Item = &Reported> {
+        self.reported.iter().filter(move |reported| reported.speaks_of(labels, variant))
+    }
+}
+
+impl Reported {
+    /// Whether it speaks of `variant` in the cell with these `labels`.
+    pub fn speaks_of(&self, labels: &BTreeMap<String, String>, variant: Variant) -> bool {
+        self.variant == variant
+            && self.cell.iter().all(|(axis, label)| labels.get(axis) == Some(label))
+    }
+}
+
+impl Skip {
+    /// Whether the cell with these `labels` is among those it names.
+    pub fn covers(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.cell
+            .iter()
+            .all(|(axis, skipped)| labels.get(axis).is_some_and(|label| skipped.contains(label)))
+    }
+}

@@ -1,0 +1,117 @@
+//! What one cell of a sweep runs: path, workload and where the service stands.
+
+use midspan_path::LinkSpec;
+use midspan_units::{ByteSize, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::{Hosts, Relay};
+
+/// Everything that a backend needs to run a cell, whatever stands in the middle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CellSpec {
+    /// What packets cross.
+    pub path: Path,
+    /// How the three hosts' kernels are set up.
+    #[serde(default)]
+    pub hosts: Hosts,
+    /// How Midspan's relay is set up; the other variants ignore it.
+    #[serde(default)]
+    pub relay: Relay,
+    /// What runs over the path.
+    pub workload: Workload,
+    /// Where the server application runs.
+    #[serde(default)]
+    pub service: Service,
+}
+
+/// The two links of the path. They meet at the MEC, which is where a proxy splits connections.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Path {
+    /// Between UE and MEC.
+    pub access: LinkSpec,
+    /// Between MEC and server.
+    pub wide: LinkSpec,
+}
+
+/// What runs over the path. (In the file a key `kind` names the alternative; the parser turns that
+/// into serde's external tag, which keeps an error's place where the internal one loses it.)
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// Flows that send as fast as they can, for a time.
+    Bulk(Bulk),
+    /// Transfers of a given size, each on a connection of its own, one after the other.
+    Transfer(Transfer),
+}
+
+/// Parallel flows that send as fast as they can, for a time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bulk {
+    /// Who sends. The UE connects in either case.
+    pub direction: Direction,
+    /// How long the flows send, warm-up included.
+    pub time: Span,
+    /// What is left out of every number at the start. Shorter than `time`.
+    #[serde(default)]
+    pub warmup: Span,
+    /// Flows that start together; at least 1.
+    #[serde(default = "one")]
+    pub flows: u32,
+}
+
+/// Transfers of a given size, each on a connection of its own, one after the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transfer {
+    /// Who sends. The UE connects in either case.
+    pub direction: Direction,
+    /// Application bytes of each transfer; at least 1.
+    pub size: ByteSize,
+    /// Transfers in a run; at least 1.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// A run that is not through by then has failed.
+    #[serde(default = "ten_minutes")]
+    pub limit: Span,
+}
+
+/// Who sends the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// The UE sends to the service.
+    Upload,
+    /// The service sends to the UE.
+    Download,
+}
+
+/// Where the server application runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// The host that it runs on.
+    #[serde(default)]
+    pub at: Site,
+}
+
+/// A host that can run the server application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Site {
+    /// Beyond the wide area.
+    #[default]
+    Server,
+    /// On the MEC itself: only the access link is crossed, and there is nothing to split.
+    Mec,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn ten_minutes() -> Span {
+    Span::from_secs(600)
+}

@@ -1,0 +1,370 @@
+//! Statistics over a scenario's records, cell by cell and variant by variant.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::record::{Backend, Measurement, Outcome, Record, Variant};
+use crate::{Reported, Scenario, Stats};
+
+/// What the runs of one scenario on one backend came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// The scenario's name.
+    pub scenario: String,
+    /// The scenario's digest, which all records bear.
+    pub digest: String,
+    /// Where the runs ran; none without records.
+    pub backend: Option<Backend>,
+    /// Runs by outcome.
+    pub counts: Counts,
+    /// Whether the scenario can be measured here at all.
+    pub verdict: Verdict,
+    /// In the sweep's order, cells without a record included.
+    pub cells: Vec<CellSummary>,
+}
+
+/// What the runs of one cell came to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CellSummary {
+    /// Axis -> label of the point on it.
+    pub labels: BTreeMap<String, String>,
+    /// Runs by outcome.
+    pub counts: Counts,
+    /// Whether this cell can be measured here.
+    pub verdict: Verdict,
+    /// In the scenario's order, variants without a record included.
+    pub variants: Vec<VariantSummary>,
+}
+
+/// What the runs of one variant in one cell came to. Statistics are over the measured runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VariantSummary {
+    /// What stood in the middle.
+    pub variant: Variant,
+    /// Runs by outcome.
+    pub counts: Counts,
+    /// Why runs were untrusted or failed, each reason once.
+    pub reasons: Vec<String>,
+    /// [`Measurement::goodput_bps`] over the runs; none on transfers.
+    pub goodput_bps: Option<Stats>,
+    /// [`Measurement::acknowledged_bps`] over the runs; none on transfers.
+    pub acknowledged_bps: Option<Stats>,
+    /// [`Measurement::sender_retransmits`] over the runs.
+    pub sender_retransmits: Option<Stats>,
+    /// Times over all transfers of all runs; none on bulk workloads.
+    pub transfers: Option<TransferSummary>,
+    /// How much better than no proxy; none for [`Variant::None`] itself and where no repetition
+    /// has both.
+    pub gain: Option<Gain>,
+    /// What the paper reports for this variant here.
+    pub reported: Vec<Reported>,
+}
+
+/// Times of transfers in seconds from the call of `connect`, as in [`crate::record::TransferRecord`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TransferSummary {
+    /// Until `connect` returned.
+    pub connected_s: Stats,
+    /// Until the sender's last byte was acknowledged, be it by a proxy.
+    pub acknowledged_s: Stats,
+    /// Until the initiator's connection had closed in order.
+    pub closed_s: Stats,
+    /// Until the receiving application had the last byte.
+    pub received_s: Stats,
+}
+
+/// A factor over [`Variant::None`]: of goodput on bulk workloads, of speed on transfers (mean
+/// `received_s` without over that with a proxy). Above 1 the proxy is better.
+///
+/// Paired: a repetition's runs met the same losses, so each repetition gives one factor. Factors
+/// multiply, so their mean and interval are those of their logarithms.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Gain {
+    /// Repetitions in which both variants were measured; at least 1.
+    pub n: u32,
+    /// Geometric mean.
+    pub mean: f64,
+    /// Ends of the mean's 95 % confidence interval; none for a single repetition.
+    pub ci95: Option<(f64, f64)>,
+    /// Least.
+    pub min: f64,
+    /// Greatest.
+    pub max: f64,
+}
+
+/// Runs by outcome. Of a run that was repeated, only the last record counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Counts {
+    /// Gave numbers.
+    pub measured: u32,
+    /// Ran under other conditions than the scenario's.
+    pub untrusted: u32,
+    /// Did not run to the end.
+    pub failed: u32,
+}
+
+/// Whether a machine can measure what it was asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// At most a tenth of the runs were untrusted.
+    Measurable,
+    /// More than a tenth of the runs were untrusted: no number of theirs should be relied on.
+    NotMeasurable,
+}
+
+/// A record that does not belong with the others.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Foreign {
+    /// From another scenario, or from another version of this one.
+    #[error(
+        "record {index} is of scenario `{scenario}`, digest {digest}; wanted `{wanted}`, digest {wanted_digest}"
+    )]
+    Scenario {
+        /// Its place among the records, from 0.
+        index: usize,
+        /// Its scenario.
+        scenario: String,
+        /// Its digest.
+        digest: String,
+        /// The scenario that was asked for.
+        wanted: String,
+        /// That scenario's digest.
+        wanted_digest: String,
+    },
+    /// From another backend than the first record.
+    #[error("record {index} is from another backend than the first; summarise them apart")]
+    Backend {
+        /// Its place among the records, from 0.
+        index: usize,
+    },
+    /// From a cell, or of a variant, that the scenario does not run.
+    #[error("record {index} is of a cell or variant that scenario `{scenario}` does not have")]
+    Cell {
+        /// Its place among the records, from 0.
+        index: usize,
+        /// The scenario.
+        scenario: String,
+    },
+}
+
+impl Summary {
+    /// Summarises `records` of `scenario`, in any order.
+    ///
+    /// # Errors
+    /// The first record that is not of this scenario, as its digest says, or not of the same
+    /// backend as the first.
+    pub fn of(scenario: &Scenario, records: &[Record]) -> Result<Summary, Foreign> {
+        check(scenario, records)?;
+        let runs = last_of_each(records);
+        let cells: Vec<CellSummary> = scenario
+            .cells()
+            .iter()
+            .map(|cell| {
+                let of = |variant| of_variant(&runs, &cell.labels, variant);
+                let none = of(Variant::None);
+                let variants: Vec<VariantSummary> = cell
+                    .variants
+                    .iter()
+                    .map(|&variant| VariantSummary {
+                        reported: scenario.reported_for(&cell.labels, variant).cloned().collect(),
+                        ..VariantSummary::of(variant, &of(variant), &none)
+                    })
+                    .collect();
+                let counts = variants.iter().map(|variant| variant.counts).sum();
+                let verdict = Verdict::of(counts);
+                CellSummary { labels: cell.labels.clone(), counts, verdict, variants }
+            })
+            .collect();
+        let counts = cells.iter().map(|cell| cell.counts).sum();
+        Ok(Summary {
+            scenario: scenario.name.clone(),
+            digest: scenario.digest(),
+            backend: records.first().map(|record| record.backend),
+            counts,
+            verdict: Verdict::of(counts),
+            cells,
+        })
+    }
+}
+
+impl CellSummary {
+    /// What `variant` came to here, if the scenario runs it here.
+    pub fn variant(&self, variant: Variant) -> Option<&VariantSummary> {
+        self.variants.iter().find(|summary| summary.variant == variant)
+    }
+}
+
+impl VariantSummary {
+    fn of(variant: Variant, runs: &[&Record], none: &[&Record]) -> VariantSummary {
+        let measured: Vec<&Measurement> = runs.iter().filter_map(|run| measurement(run)).collect();
+        let bulk: Vec<&&Measurement> =
+            measured.iter().filter(|measurement| measurement.transfers.is_empty()).collect();
+        let over_bulk = |value: fn(&Measurement) -> f64| {
+            Stats::of(&bulk.iter().map(|measurement| value(measurement)).collect::<Vec<_>>())
+        };
+        let retransmits: Vec<f64> =
+            measured.iter().map(|measurement| measurement.sender_retransmits as f64).collect();
+        VariantSummary {
+            variant,
+            counts: runs.iter().map(|run| Counts::of(&run.outcome)).sum(),
+            reasons: reasons(runs),
+            goodput_bps: over_bulk(|measurement| measurement.goodput_bps),
+            acknowledged_bps: over_bulk(|measurement| measurement.acknowledged_bps),
+            sender_retransmits: Stats::of(&retransmits),
+            transfers: TransferSummary::of(&measured),
+            gain: if variant == Variant::None { None } else { Gain::of(runs, none) },
+            reported: Vec::new(),
+        }
+    }
+}
+
+impl TransferSummary {
+    fn of(measured: &[&Measurement]) -> Option<TransferSummary> {
+        let over = |time: fn(&crate::record::TransferRecord) -> f64| {
+            let times: Vec<f64> =
+                measured.iter().flat_map(|measurement| &measurement.transfers).map(time).collect();
+            Stats::of(&times)
+        };
+        Some(TransferSummary {
+            connected_s: over(|transfer| transfer.connected_s)?,
+            acknowledged_s: over(|transfer| transfer.acknowledged_s)?,
+            closed_s: over(|transfer| transfer.closed_s)?,
+            received_s: over(|transfer| transfer.received_s)?,
+        })
+    }
+}
+
+impl Gain {
+    fn of(runs: &[&Record], none: &[&Record]) -> Option<Gain> {
+        let logarithms: Vec<f64> = runs
+            .iter()
+            .filter_map(|run| {
+                let base = none.iter().find(|base| base.repetition == run.repetition)?;
+                let factor = speed(measurement(run)?)? / speed(measurement(base)?)?;
+                (factor.is_finite() && factor > 0.0).then(|| factor.ln())
+            })
+            .collect();
+        let stats = Stats::of(&logarithms)?;
+        Some(Gain {
+            n: stats.n,
+            mean: stats.mean.exp(),
+            ci95: stats.ci95.map(|half| ((stats.mean - half).exp(), (stats.mean + half).exp())),
+            min: stats.min.exp(),
+            max: stats.max.exp(),
+        })
+    }
+}
+
+impl Counts {
+    /// All runs.
+    pub fn total(self) -> u32 {
+        self.measured + self.untrusted + self.failed
+    }
+
+    fn of(outcome: &Outcome) -> Counts {
+        let mut counts = Counts::default();
+        match outcome {
+            Outcome::Measured(_) => counts.measured = 1,
+            Outcome::Untrusted { .. } => counts.untrusted = 1,
+            Outcome::Failed { .. } => counts.failed = 1,
+        }
+        counts
+    }
+}
+
+impl std::iter::Sum for Counts {
+    fn sum<I: Iterator<Item = Counts>>(counts: I) -> Counts {
+        counts.fold(Counts::default(), |sum, counts| Counts {
+            measured: sum.measured + counts.measured,
+            untrusted: sum.untrusted + counts.untrusted,
+            failed: sum.failed + counts.failed,
+        })
+    }
+}
+
+impl Verdict {
+    fn of(counts: Counts) -> Verdict {
+        if counts.untrusted * 10 > counts.total() {
+            Verdict::NotMeasurable
+        } else {
+            Verdict::Measurable
+        }
+    }
+}
+
+fn check(scenario: &Scenario, records: &[Record]) -> Result<(), Foreign> {
+    let wanted_digest = scenario.digest();
+    for (index, record) in records.iter().enumerate() {
+        if record.scenario != scenario.name || record.digest != wanted_digest {
+            return Err(Foreign::Scenario {
+                index,
+                scenario: record.scenario.clone(),
+                digest: record.digest.clone(),
+                wanted: scenario.name.clone(),
+                wanted_digest,
+            });
+        }
+        if record.backend != records[0].backend {
+            return Err(Foreign::Backend { index });
+        }
+        let known = scenario
+            .cells()
+            .iter()
+            .any(|cell| cell.labels == record.cell && cell.variants.contains(&record.variant));
+        if !known {
+            return Err(Foreign::Cell { index, scenario: scenario.name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// What identifies a run within a scenario.
+type RunKey<'r> = (&'r BTreeMap<String, String>, Variant, u32);
+
+fn last_of_each(records: &[Record]) -> BTreeMap<RunKey<'_>, &Record> {
+    records
+        .iter()
+        .map(|record| ((&record.cell, record.variant, record.repetition), record))
+        .collect()
+}
+
+fn of_variant<'r>(
+    runs: &BTreeMap<RunKey<'r>, &'r Record>,
+    labels: &BTreeMap<String, String>,
+    variant: Variant,
+) -> Vec<&'r Record> {
+    runs.values()
+        .copied()
+        .filter(|record| record.cell == *labels && record.variant == variant)
+        .collect()
+}
+
+fn measurement(record: &Record) -> Option<&Measurement> {
+    match &record.outcome {
+        Outcome::Measured(measurement) => Some(measurement),
+        Outcome::Untrusted { .. } | Outcome::Failed { .. } => None,
+    }
+}
+
+/// What a gain compares: goodput, or transfers per second as the receivers saw them.
+fn speed(measurement: &Measurement) -> Option<f64> {
+    if measurement.transfers.is_empty() {
+        return Some(measurement.goodput_bps);
+    }
+    let total: f64 = measurement.transfers.iter().map(|transfer| transfer.received_s).sum();
+    (total > 0.0).then(|| measurement.transfers.len() as f64 / total)
+}
+
+fn reasons(runs: &[&Record]) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for run in runs {
+        if let Outcome::Untrusted { reason, .. } | Outcome::Failed { reason } = &run.outcome
+            && !reasons.contains(reason)
+        {
+            reasons.push(reason.clone());
+        }
+    }
+    reasons
+}
