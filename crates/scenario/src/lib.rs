@@ -23,5 +23,5 @@ pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};
 pub use relay::{Leg, Relay};
 pub use scenario::{Axis, Cell, Reported, Scenario, Skip};
-pub use spec::{Bulk, CellSpec, Direction, Path, Service, Site, Transfer, Workload};
+pub use spec::{Bulk, CellSpec, Direction, Path, Place, Service, Transfer, Workload};
 pub use stats::Stats;

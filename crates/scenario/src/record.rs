@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The version of the record's schema. Readers refuse what they do not know.
 pub const SCHEMA: u32 = 1;
@@ -31,6 +32,50 @@ pub struct Record {
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
+}
+
+/// A line that is not a record.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {what}")]
+pub struct RecordError {
+    /// The file's name, as it was given.
+    pub file: String,
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+/// Reads records, one JSON object a line; empty lines are passed over. `file` only names the text
+/// in errors.
+///
+/// # Errors
+/// The first line that is not a record, or one of a schema other than [`SCHEMA`].
+pub fn parse_lines(text: &str, file: &str) -> Result<Vec<Record>, RecordError> {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(index, line)| {
+            parse_line(line).map_err(|what| RecordError {
+                file: file.to_owned(),
+                line: index + 1,
+                what,
+            })
+        })
+        .collect()
+}
+
+/// The schema is looked at first: a record of another one may lack anything else.
+fn parse_line(line: &str) -> Result<Record, String> {
+    let value: Value = serde_json::from_str(line)
+        .map_err(|error| format!("not a result record, which is one JSON object: {error}"))?;
+    match value.get("schema").and_then(Value::as_u64) {
+        Some(schema) if schema == u64::from(SCHEMA) => {}
+        Some(schema) => {
+            return Err(format!("a record of schema {schema}; this version reads schema {SCHEMA}"));
+        }
+        None => return Err(format!("not a result record: no `schema`, which is {SCHEMA}")),
+    }
+    serde_json::from_value(value).map_err(|error| format!("not a result record: {error}"))
 }
 
 /// What ran the scenario.
@@ -186,4 +231,140 @@ pub struct DirectionRecord {
     pub dropped: BTreeMap<String, u64>,
     /// Packets that elements marked congestion-experienced.
     pub marked: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn measured() -> Record {
+        let link = LinkRecord {
+            link: "access".into(),
+            lateness: LatenessRecord {
+                count: 9,
+                p50_us: 35.5,
+                p99_us: 84.0,
+                p999_us: 120.0,
+                max_us: 2000.0,
+            },
+            unintended_drops: 0,
+            up: DirectionRecord {
+                packets_in: 1000,
+                packets_out: 995,
+                bytes_out: 1_492_500,
+                dropped: BTreeMap::from([("loss".into(), 5)]),
+                marked: 0,
+            },
+            down: DirectionRecord::default(),
+        };
+        let leg = LegRecord {
+            host: "ue".into(),
+            leg: "client".into(),
+            congestion_control: "cubic".into(),
+            rtt_us: 1100,
+            min_rtt_us: 1000,
+            cwnd: 90,
+            retransmits: 5,
+            bytes_acked: 1_400_000,
+            bytes_received: 0,
+            delivery_rate_bps: 5.5e8,
+            dsack_dups: 0,
+            reord_seen: 0,
+        };
+        let transfer = TransferRecord {
+            bytes: 1000,
+            connected_s: 0.05,
+            acknowledged_s: 0.1,
+            closed_s: 0.15,
+            received_s: 0.075,
+        };
+        Record {
+            schema: SCHEMA,
+            scenario: "mec-3a".into(),
+            digest: "0123456789abcdef".into(),
+            backend: Backend::Live,
+            cell: BTreeMap::from([("loss".into(), "0.5 %".into())]),
+            variant: Variant::Midspan,
+            repetition: 2,
+            seed: u64::MAX,
+            started_unix_ms: 1_700_000_000_000,
+            outcome: Outcome::Measured(Measurement {
+                goodput_bps: 5.25e8,
+                acknowledged_bps: 5.5e8,
+                measured_s: 6.0,
+                sender_retransmits: 5,
+                flows_bps: vec![5.25e8],
+                transfers: vec![transfer],
+                legs: vec![leg],
+                links: vec![link],
+            }),
+        }
+    }
+
+    fn of_outcome(outcome: Outcome) -> Record {
+        Record { outcome, ..measured() }
+    }
+
+    fn untrusted() -> Record {
+        of_outcome(Outcome::Untrusted { reason: "3 packets dropped".into(), links: Vec::new() })
+    }
+
+    fn failed() -> Record {
+        of_outcome(Outcome::Failed { reason: "the relay did not start".into() })
+    }
+
+    fn line(record: &Record) -> String {
+        serde_json::to_string(record).unwrap() + "\n"
+    }
+
+    #[test]
+    fn every_outcome_round_trips_on_one_line() {
+        let records = [measured(), untrusted(), failed()];
+        let text: String = records.iter().map(line).collect();
+        assert_eq!(text.lines().count(), 3);
+        assert_eq!(parse_lines(&text, "r.jsonl").unwrap(), records);
+    }
+
+    #[test]
+    fn the_documented_shape() {
+        let text = line(&failed());
+        assert_eq!(
+            text.trim_end(),
+            r#"{"schema":1,"scenario":"mec-3a","digest":"0123456789abcdef","backend":"live","#
+                .to_owned()
+                + r#""cell":{"loss":"0.5 %"},"variant":"midspan","repetition":2,"#
+                + r#""seed":18446744073709551615,"started_unix_ms":1700000000000,"#
+                + r#""outcome":"failed","reason":"the relay did not start"}"#
+        );
+    }
+
+    #[test]
+    fn errors_name_the_line() {
+        let error = |text: &str| parse_lines(text, "r.jsonl").unwrap_err().to_string();
+        let good = line(&failed());
+        let newer = good.replacen("\"schema\":1", "\"schema\":2", 1);
+        assert_eq!(
+            error(&format!("{good}\n{newer}")),
+            "r.jsonl:3: a record of schema 2; this version reads schema 1"
+        );
+        assert_eq!(
+            error(&format!("{good}{{}}\n")),
+            "r.jsonl:2: not a result record: no `schema`, which is 1"
+        );
+        let cut = &good[..good.len() / 2];
+        assert!(
+            error(cut).starts_with("r.jsonl:1: not a result record, which is one JSON object:")
+        );
+        let lacking = good.replacen("\"seed\":18446744073709551615,", "", 1);
+        assert_eq!(error(&lacking), "r.jsonl:1: not a result record: missing field `seed`");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in ".{0,200}") {
+            let _ = parse_lines(&text, "r.jsonl");
+        }
+    }
 }

@@ -94,13 +94,13 @@ pub enum Direction {
 pub struct Service {
     /// The host that it runs on.
     #[serde(default)]
-    pub at: Site,
+    pub at: Place,
 }
 
 /// A host that can run the server application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Site {
+pub enum Place {
     /// Beyond the wide area.
     #[default]
     Server,

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::source::{Place, Source};
 use crate::record::Variant;
-use crate::{CellSpec, Error, Host, Leg, Site, Workload};
+use crate::{CellSpec, Error, Host, Leg, Place as Station, Workload};
 
 /// Checks a cell that was read from `sections`, in which the places are looked up.
 pub(crate) fn spec(
@@ -38,7 +38,7 @@ pub(crate) fn service(
     variants: &[Variant],
 ) -> Result<(), Error> {
     let proxy = variants.iter().any(|variant| *variant != Variant::None);
-    if spec.service.at == Site::Mec && proxy {
+    if spec.service.at == Station::Mec && proxy {
         let at = [Step::Key("service"), Step::Key("at")];
         let what = "with the service on the MEC there is nothing to split; \
                     run `variants = [\"none\"]` or skip the proxies here";
