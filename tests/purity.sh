@@ -1,0 +1,30 @@
+#!/bin/sh
+# The pure crates decide; they read no clock, do no I/O and hold no unsafe code. This proves it:
+# by what they depend on, and by a search of their sources.
+set -eu
+cd "$(dirname "$0")/.."
+
+pure="units path split scenario report"
+failed=0
+
+for crate in $pure; do
+    tree=$(cargo tree --locked --package "midspan-$crate" --edges normal --prefix none)
+    for banned in tokio mio rustix socket2 nix libbpf-rs midspan-sys midspan-emu midspan-relay \
+        midspan-lab; do
+        if printf '%s\n' "$tree" | grep -q "^$banned v"; then
+            echo "crates/$crate is pure but depends on $banned" >&2
+            failed=1
+        fi
+    done
+    if printf '%s\n' "$tree" | sed 1d | grep -q '^libc v'; then
+        echo "crates/$crate is pure but depends on libc" >&2
+        failed=1
+    fi
+    if grep -rnE 'Instant::now|SystemTime::now|std::(fs|net|process|thread|env)|unsafe ' \
+        --include='*.rs' "crates/$crate/src"; then
+        echo "crates/$crate is pure but does the above" >&2
+        failed=1
+    fi
+done
+[ "$failed" -eq 0 ] && echo "the pure crates are pure: $pure"
+exit "$failed"
