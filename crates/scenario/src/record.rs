@@ -100,6 +100,16 @@ pub enum Variant {
     Haproxy,
 }
 
+impl std::fmt::Display for Variant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Variant::None => "none",
+            Variant::Midspan => "midspan",
+            Variant::Haproxy => "haproxy",
+        })
+    }
+}
+
 /// Whether the run gave numbers that can be trusted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]

@@ -46,7 +46,7 @@ pub(crate) struct Head {
 struct ReportedEntry {
     #[serde(default)]
     cell: BTreeMap<Spanned<String>, Spanned<String>>,
-    variant: Variant,
+    variants: Vec<Variant>,
     goodput: Option<Rate>,
     gain: Option<f64>,
     note: Option<String>,
@@ -124,13 +124,19 @@ impl Head {
         choices: &[Choice<'_, '_>],
         cells: &[Cell],
     ) -> Result<(), Error> {
-        for (reported, entry) in self.reported().iter().zip(&self.reported) {
-            if !cells.iter().any(|cell| {
-                reported.speaks_of(&cell.labels, reported.variant)
-                    && cell.variants.contains(&reported.variant)
-            }) {
-                let what = "no cell that is run has these labels and this variant; mend the labels or remove what is reported";
-                return Err(source.error(&entry.span(), what));
+        for entry in &self.reported {
+            for reported in expand(entry.get_ref()) {
+                let speaks = |cell: &Cell| {
+                    cell.variants.contains(&reported.variant)
+                        && reported.speaks_of(&cell.labels, reported.variant)
+                };
+                if !cells.iter().any(speaks) {
+                    let what = format!(
+                        "no cell with these labels runs variant `{}`; mend the labels or remove it",
+                        reported.variant
+                    );
+                    return Err(source.error(&entry.span(), what));
+                }
             }
         }
         for (skip, entry) in self.skips().iter().zip(&self.skip) {
@@ -168,31 +174,11 @@ impl Head {
             repetitions: *self.repetitions.get_ref(),
             variants: self.variants.get_ref().clone(),
             axes,
-            reported: self.reported(),
+            reported: self.reported.iter().flat_map(|entry| expand(entry.get_ref())).collect(),
             skips: self.skips(),
             cells,
             short: None,
         }
-    }
-
-    fn reported(&self) -> Vec<Reported> {
-        let text = |labels: &BTreeMap<Spanned<String>, Spanned<String>>| {
-            labels
-                .iter()
-                .map(|(axis, label)| (axis.get_ref().clone(), label.get_ref().clone()))
-                .collect()
-        };
-        self.reported
-            .iter()
-            .map(Spanned::get_ref)
-            .map(|entry| Reported {
-                cell: text(&entry.cell),
-                variant: entry.variant,
-                goodput: entry.goodput,
-                gain: entry.gain,
-                note: entry.note.clone(),
-            })
-            .collect()
     }
 
     fn skips(&self) -> Vec<Skip> {
@@ -264,6 +250,21 @@ impl<'t> Short<'t> {
     }
 }
 
+/// What an entry reports, variant by variant.
+fn expand(entry: &ReportedEntry) -> Vec<Reported> {
+    let text = |(axis, label): (&Spanned<String>, &Spanned<String>)| {
+        (axis.get_ref().clone(), label.get_ref().clone())
+    };
+    let reported = |variant: &Variant| Reported {
+        cell: entry.cell.iter().map(text).collect(),
+        variant: *variant,
+        goodput: entry.goodput,
+        gain: entry.gain,
+        note: entry.note.clone(),
+    };
+    entry.variants.iter().map(reported).collect()
+}
+
 fn check_variants(source: Source<'_>, variants: &Spanned<Vec<Variant>>) -> Result<(), Error> {
     let list = variants.get_ref();
     if list.is_empty() {
@@ -277,10 +278,12 @@ fn check_variants(source: Source<'_>, variants: &Spanned<Vec<Variant>>) -> Resul
 }
 
 fn check_reported(source: Source<'_>, entry: &Spanned<ReportedEntry>) -> Result<(), Error> {
-    let ReportedEntry { variant, goodput, gain, note, .. } = entry.get_ref();
-    let what = if goodput.is_none() && gain.is_none() && note.is_none() {
+    let ReportedEntry { variants, goodput, gain, note, .. } = entry.get_ref();
+    let what = if variants.is_empty() {
+        "reported of no variant; name one, such as `variants = [\"none\"]`"
+    } else if goodput.is_none() && gain.is_none() && note.is_none() {
         "nothing is reported here; give a `goodput`, a `gain` or a `note`"
-    } else if gain.is_some() && *variant == Variant::None {
+    } else if gain.is_some() && variants.contains(&Variant::None) {
         "a gain is over variant `none`; that one has none itself"
     } else if gain.is_some_and(|gain| !gain.is_finite() || gain <= 0.0) {
         "a gain is a factor above 0, such as 17.4; 0.663 for a loss of 33.7 %"

@@ -26,16 +26,19 @@ const CELL_SECTIONS: [&str; 5] = ["path", "hosts", "relay", "workload", "service
 pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
     let source = Source { text, file };
     let document = Document::parse(source)?;
-    let mut scenario = document.build(&document.head, &document.template, &document.sweep)?;
-    if let Some(short) = &document.short {
-        scenario.short = Some(Box::new(document.build_short(short)?));
+    let Document { head, template, sweep, short } = &document;
+    let choices = sweep.choices();
+    let mut scenario = build(source, head, template, sweep, &choices)?;
+    sweep.check_used(&choices)?;
+    head.check_matches(source, &choices, &scenario.cells)?;
+    if let Some(short) = short {
+        scenario.short = Some(Box::new(build_short(source, &document, short)?));
     }
     Ok(scenario)
 }
 
 /// A file, taken apart.
 struct Document<'t> {
-    source: Source<'t>,
     head: Head,
     template: DeTable<'t>,
     sweep: Sweep<'t>,
@@ -66,61 +69,59 @@ impl<'t> Document<'t> {
         head.check(source)?;
         let sweep = Sweep::parse(source, sweep)?;
         head.check_labels(&sweep)?;
-        Ok(Document { source, head, template, sweep, short })
+        Ok(Document { head, template, sweep, short })
     }
+}
 
-    fn build(
-        &self,
-        head: &Head,
-        template: &DeTable<'t>,
-        sweep: &Sweep<'t>,
-    ) -> Result<Scenario, Error> {
-        let choices = sweep.choices();
-        let mut cells = Vec::new();
-        for choice in &choices {
-            let labels = choice.labels();
-            let variants = head.variants_of(&labels);
-            let spec = self.cell_spec(template, choice)?;
-            check::service(self.source, template, &spec, &variants)?;
-            if !variants.is_empty() {
-                cells.push(Cell { labels, variants, spec });
-            }
+fn build<'t>(
+    source: Source<'t>,
+    head: &Head,
+    template: &DeTable<'t>,
+    sweep: &Sweep<'t>,
+    choices: &[Choice<'_, 't>],
+) -> Result<Scenario, Error> {
+    let mut cells = Vec::new();
+    for choice in choices {
+        let labels = choice.labels();
+        let variants = head.variants_of(&labels);
+        let spec = cell_spec(source, template, choice)?;
+        check::service(source, template, &spec, &variants)?;
+        if !variants.is_empty() {
+            cells.push(Cell { labels, variants, spec });
         }
-        if std::ptr::eq(sweep, &self.sweep) {
-            sweep.check_used(&choices)?;
-            head.check_matches(self.source, &choices, &cells)?;
-        }
-        Ok(head.scenario(sweep.axes(), cells))
     }
+    Ok(head.scenario(sweep.axes(), cells))
+}
 
-    fn build_short(&self, short: &Short<'t>) -> Result<Scenario, Error> {
-        let head = short.head(self.source, &self.head)?;
-        let template = short.template(self.source, &self.template)?;
-        let sweep = self.sweep.narrowed(&short.sweep)?;
-        let scenario = self.build(&head, &template, &sweep)?;
-        if scenario.cells.is_empty() {
-            return Err(self
-                .source
-                .error(&short.place, "`skip` leaves no cell to the short version"));
-        }
-        Ok(scenario)
+fn build_short<'t>(
+    source: Source<'t>,
+    full: &Document<'t>,
+    short: &Short<'t>,
+) -> Result<Scenario, Error> {
+    let head = short.head(source, &full.head)?;
+    let template = short.template(source, &full.template)?;
+    let sweep = full.sweep.narrowed(&short.sweep)?;
+    let scenario = build(source, &head, &template, &sweep, &sweep.choices())?;
+    if scenario.cells.is_empty() {
+        return Err(source.error(&short.place, "`skip` leaves no cell to the short version"));
     }
+    Ok(scenario)
+}
 
-    fn cell_spec(
-        &self,
-        template: &DeTable<'t>,
-        choice: &Choice<'_, 't>,
-    ) -> Result<CellSpec, Error> {
-        let mut sections = template.clone();
-        for (_, section) in sections.iter_mut() {
-            choice.substitute(section)?;
-        }
-        tag_workload(self.source, &mut sections)?;
-        let explain = |(place, error)| choice.explain(&place, error);
-        let spec: CellSpec = read(self.source, sections.clone(), 0..0).map_err(explain)?;
-        check::spec(self.source, &sections, &spec).map_err(explain)?;
-        Ok(spec)
+fn cell_spec<'t>(
+    source: Source<'t>,
+    template: &DeTable<'t>,
+    choice: &Choice<'_, 't>,
+) -> Result<CellSpec, Error> {
+    let mut sections = template.clone();
+    for (_, section) in sections.iter_mut() {
+        choice.substitute(section)?;
     }
+    tag_workload(source, &mut sections)?;
+    let explain = |(place, error)| choice.explain(&place, error);
+    let spec: CellSpec = read(source, sections.clone(), 0..0).map_err(explain)?;
+    check::spec(source, &sections, &spec).map_err(explain)?;
+    Ok(spec)
 }
 
 /// Reads `table` into `T`. Beside the error comes its place, for those who can explain it better.
