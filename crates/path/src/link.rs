@@ -78,3 +78,47 @@ impl<P: Packet> Path<P> {
         Ok(Path { links })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestPacket, specs};
+
+    fn lossy() -> LinkSpec {
+        let elements = specs("{ delay = '0.5 ms' }, { loss = { share = '50 %' } }");
+        LinkSpec { up: elements.clone(), down: elements }
+    }
+
+    #[test]
+    fn the_base_rtt_sums_up_there_and_back() {
+        let radio = LinkSpec {
+            up: specs("{ rlc = { rate = '1 Gbit/s', failure = '1 %', slot = '0.5 ms' } }"),
+            down: specs("{ delay = '2 ms' }, { rate = { rate = '1 Gbit/s' } }"),
+        };
+        assert_eq!(base_rtt(&[lossy(), radio]), Span::from_micros(3_500));
+    }
+
+    #[test]
+    fn directions_and_links_draw_different_numbers() {
+        let path = Path::<TestPacket>::new(&[lossy(), lossy()], &Traces::new(), 1).unwrap();
+        let fates = |mut direction: Direction<TestPacket>| {
+            let arrivals: Vec<(u64, u32)> = (0..64).map(|at| (at, 100)).collect();
+            crate::testing::cross(&mut direction, &arrivals)
+        };
+        let mut seen = Vec::new();
+        for link in path.links {
+            seen.extend([fates(link.up), fates(link.down)]);
+        }
+        assert!((0..4).all(|i| (0..i).all(|j| seen[i] != seen[j])));
+    }
+
+    #[test]
+    fn an_error_says_where() {
+        let bad =
+            LinkSpec { down: specs("{ rate = { rate = '0 bit/s' } }"), ..LinkSpec::default() };
+        let error =
+            Path::<TestPacket>::new(&[lossy(), bad.clone()], &Traces::new(), 1).err().unwrap();
+        assert_eq!(error.place, "link 2, down, element 1 (rate)");
+        assert_eq!(bad.check().unwrap_err().place, "down, element 1 (rate)");
+    }
+}

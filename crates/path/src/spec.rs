@@ -134,3 +134,47 @@ pub(crate) fn build<P: Packet>(
     };
     specs.iter().enumerate().map(build_one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LinkSpec;
+    use crate::testing::specs;
+
+    #[test]
+    fn a_scenario_reads_as_documented() {
+        let elements = specs(
+            "{ delay = '0.5 ms' }, \
+             { loss = { share = '0.5 %' } }, \
+             { rate = { rate = '1 Gbit/s', queue = { bytes = '150 KB', packets = 100 }, \
+                aqm = { red = { min = '20 KB', max = '60 KB', max-p = '2 %', ecn = true } } } }, \
+             { gilbert-elliott = { p = '1 %', r = '20 %' } }, \
+             { late = { share = '0.5 %', by = '10 ms', unit = 'super-packet' } }, \
+             { rlc = { rate = '1 Gbit/s', slot = '0.5 ms', failure = '10 %', \
+                retransmit = 'frame', buffer = '1 MB' } }, \
+             { trace = { file = 'lte.down.gz', queue = { bytes = '150 KB' } } }, \
+             { policer = { rate = '384 kbit/s', bucket = '1500 B' } }",
+        );
+        check(&elements).unwrap();
+        assert_eq!(
+            elements.iter().filter_map(ElementSpec::trace).collect::<Vec<_>>(),
+            ["lte.down.gz"]
+        );
+        let text = toml::to_string(&LinkSpec { up: elements.clone(), down: vec![] }).unwrap();
+        assert_eq!(toml::from_str::<LinkSpec>(&text).unwrap().up, elements);
+    }
+
+    #[test]
+    fn unknown_keys_are_refused() {
+        for text in [
+            "up = [{ dealy = '1 ms' }]",
+            "up = [{ loss = { share = '1 %', units = 'packet' } }]",
+            "up = [{ rate = { rate = '1 Gbit/s', queue = { byte = '1 KB' } } }]",
+            "up = [{ rate = { rate = '1 Gbit/s', aqm = { codel = {} } } }]",
+            "up = [{ delay = '1 ms', loss = { share = '1 %' } }]",
+            "sideways = []",
+        ] {
+            assert!(toml::from_str::<LinkSpec>(text).is_err(), "{text}");
+        }
+    }
+}

@@ -43,3 +43,21 @@ impl<P: Packet> Element<P> for Delay<P> {
         counters.bytes_queued += self.bytes;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{cross, direction};
+
+    #[test]
+    fn everything_leaves_later_by_the_delay() {
+        let mut link = direction("{ delay = '0.5 ms' }");
+        let out = cross(&mut link, &[(0, 1500), (0, 40), (7, 1500), (900, 1500)]);
+        assert_eq!(out, [(500, 0), (500, 1), (507, 2), (1400, 3)]);
+    }
+
+    #[test]
+    fn no_delay_is_no_delay() {
+        let mut link = direction("{ delay = '0 s' }");
+        assert_eq!(cross(&mut link, &[(3, 1500)]), [(3, 0)]);
+    }
+}

@@ -67,3 +67,47 @@ impl<P: Packet> Element<P> for GilbertElliott {
         counters.add_dropped("gilbert-elliott", self.lost);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{cross, direction, refusal};
+
+    /// Whether each of `packets` got through.
+    fn fates(element: &str, packets: u64) -> Vec<bool> {
+        let mut link = direction(element);
+        let arrivals: Vec<(u64, u32)> = (0..packets).map(|at| (at, 1500)).collect();
+        let mut fates = vec![false; packets as usize];
+        cross(&mut link, &arrivals).iter().for_each(|(_, number)| fates[*number as usize] = true);
+        fates
+    }
+
+    #[test]
+    fn certain_steps_alternate_between_the_states() {
+        let fates = fates("{ gilbert-elliott = { p = '100 %', r = '100 %' } }", 6);
+        assert_eq!(fates, [true, false, true, false, true, false]);
+    }
+
+    #[test]
+    fn losses_come_in_bursts_of_the_length_and_share_that_theory_gives() {
+        // Share p / (p + r) = 1 / 26, bursts of 1 / r = 4.
+        let fates = fates("{ gilbert-elliott = { p = '1 %', r = '25 %' } }", 400_000);
+        let lost = fates.iter().filter(|passed| !**passed).count() as f64;
+        let bursts = fates.chunk_by(|a, b| a == b).filter(|burst| !burst[0]).count() as f64;
+        assert!((lost / 400_000.0 * 26.0 - 1.0).abs() < 0.05, "{lost}");
+        assert!((lost / bursts - 4.0).abs() < 0.2, "{}", lost / bursts);
+    }
+
+    #[test]
+    fn each_state_has_its_own_loss() {
+        let text = "{ gilbert-elliott = \
+                    { p = '10 %', r = '10 %', loss-good = '2 %', loss-bad = '30 %' } }";
+        let lost = fates(text, 400_000).iter().filter(|passed| !**passed).count() as f64;
+        assert!((lost / 400_000.0 - 0.16).abs() < 0.01, "{lost}");
+    }
+
+    #[test]
+    fn a_trap_is_refused() {
+        let error = refusal("{ gilbert-elliott = { p = '1 %', r = '0 %' } }");
+        assert!(error.starts_with("element 1 (gilbert-elliott): with r = 0 %"), "{error}");
+    }
+}

@@ -72,3 +72,27 @@ impl<P: Packet> Element<P> for Policer {
         counters.add_dropped("policer", self.dropped);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{cross, direction, refusal};
+
+    #[test]
+    fn a_burst_of_a_bucket_passes_and_then_the_rate() {
+        // 12 Mbit/s fill 1500 bytes in 1 ms.
+        let mut link = direction("{ policer = { rate = '12 Mbit/s', bucket = '3000 B' } }");
+        let arrivals =
+            [(0, 1500), (0, 1500), (0, 40), (999, 1500), (1000, 1500), (9000, 3001), (9000, 3000)];
+        let out = cross(&mut link, &arrivals);
+        assert_eq!(out, [(0, 0), (0, 1), (1000, 4), (9000, 6)]);
+        assert_eq!(link.counters().dropped["policer"], 3);
+    }
+
+    #[test]
+    fn a_bucket_or_rate_of_nothing_is_refused() {
+        let error = refusal("{ policer = { rate = '1 Mbit/s', bucket = '0 B' } }");
+        assert!(error.contains("at least one packet"), "{error}");
+        let error = refusal("{ policer = { rate = '0 bit/s', bucket = '1500 B' } }");
+        assert!(error.contains("the rate must be above zero"), "{error}");
+    }
+}

@@ -94,3 +94,68 @@ impl<P: Packet> Element<P> for RateLink<P> {
         self.queue.report(counters);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::Ecn;
+    use crate::testing::{TestPacket, cross, direction, drain, micros, refusal};
+
+    #[test]
+    fn packets_leave_one_after_the_other_at_the_rate() {
+        let mut link = direction("{ rate = { rate = '1 Gbit/s' } }");
+        let out = cross(&mut link, &[(0, 1500), (0, 1500), (5, 750), (100, 1500)]);
+        assert_eq!(out, [(12, 0), (24, 1), (30, 2), (112, 3)]);
+    }
+
+    #[test]
+    fn fractions_of_a_nanosecond_do_not_add_up() {
+        // 1000 bytes take 2,666,666.67 ns: each third packet ends on a whole millisecond.
+        let mut link = direction("{ rate = { rate = '3 Mbit/s' } }");
+        (0..9).for_each(|number| link.enqueue(micros(0), TestPacket::new(number, 1000)));
+        let times: Vec<u64> = drain(&mut link).iter().map(|(at, _)| at.as_nanos()).collect();
+        assert_eq!(times[..3], [2_666_667, 5_333_334, 8_000_000]);
+        assert_eq!(times[8], 24_000_000);
+    }
+
+    #[test]
+    fn a_full_queue_drops_what_comes_and_counts_the_packet_being_sent() {
+        let mut link = direction("{ rate = { rate = '1 Gbit/s', queue = { bytes = '3000 B' } } }");
+        // At 12 us the first has left before the last comes.
+        let out = cross(&mut link, &[(0, 1500), (0, 1500), (11, 40), (12, 1500), (12, 40)]);
+        assert_eq!(out, [(12, 0), (24, 1), (36, 3)]);
+        assert_eq!(link.counters().dropped["queue"], 2);
+
+        let mut link = direction("{ rate = { rate = '1 Gbit/s', queue = { packets = 2 } } }");
+        let out = cross(&mut link, &[(0, 1500), (0, 40), (0, 40), (12, 40)]);
+        assert_eq!(out.iter().map(|(_, number)| *number).collect::<Vec<_>>(), [0, 1, 3]);
+    }
+
+    #[test]
+    fn active_management_drops_or_marks_before_the_queue_is_full() {
+        let aqm = "aqm = { ecn-threshold = \
+                   { threshold = '2000 B', weight = '100 %', drop-not-ect = true } }";
+        let mut link = direction(&format!("{{ rate = {{ rate = '1 Mbit/s', {aqm} }} }}"));
+        for (number, ecn) in
+            [Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::NotEct, Ecn::Ce].into_iter().enumerate()
+        {
+            link.enqueue(micros(0), TestPacket { ecn, ..TestPacket::new(number as u64, 1500) });
+        }
+        let out: Vec<Ecn> = drain(&mut link).into_iter().map(|(_, packet)| packet.ecn).collect();
+        assert_eq!(out, [Ecn::Ect0, Ecn::Ect0, Ecn::Ce, Ecn::Ce]);
+        let counters = link.counters();
+        assert_eq!((counters.marked, counters.dropped["ecn-threshold"]), (1, 1));
+    }
+
+    #[test]
+    fn impossible_links_are_refused() {
+        assert_eq!(
+            refusal("{ delay = '1 ms' }, { rate = { rate = '0 bit/s' } }"),
+            "element 2 (rate): the rate must be above zero, such as `1 Gbit/s`"
+        );
+        let error = refusal("{ rate = { rate = '1 Gbit/s', queue = { packets = 0 } } }");
+        assert!(error.contains("holds nothing"), "{error}");
+        let red = "{ red = { min = '3 KB', max = '2 KB' } }";
+        let error = refusal(&format!("{{ rate = {{ rate = '1 Gbit/s', aqm = {red} }} }}"));
+        assert!(error.contains("min threshold (3 KB) must be below"), "{error}");
+    }
+}

@@ -284,3 +284,101 @@ impl<P: Packet> Element<P> for Rlc<P> {
         counters.add_dropped("rlc-buffer", self.overflowed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestPacket, cross, refusal, specs};
+    use crate::{Direction, Traces};
+
+    /// A bearer of 1500 bytes a slot of 1 ms whose first transmissions fail where `failures` says.
+    fn link(failures: &[bool], settings: &str) -> Direction<TestPacket> {
+        let half = Share::from_fraction(0.5);
+        let fails_so = |seed: &u64| {
+            let mut random = Random::new(*seed, 0);
+            failures.iter().all(|failure| half.takes(random.draw()) == *failure)
+        };
+        let seed = (0..).find(fails_so).unwrap();
+        let failure = if failures.is_empty() { "0 %" } else { "50 %" };
+        let text = format!("{{ rlc = {{ rate = '12 Mbit/s', failure = '{failure}'{settings} }} }}");
+        Direction::new(&specs(&text), &Traces::new(), seed).unwrap()
+    }
+
+    #[test]
+    fn packets_leave_at_the_end_of_the_slot_that_took_the_rest_of_them() {
+        let mut link = link(&[], "");
+        // The slot at 1 ms takes 0 to 2 and 300 bytes of 3; that at 2 ms the rest, and 4.
+        let out = cross(&mut link, &[(0, 400), (1, 400), (999, 400), (999, 1200), (1_000, 600)]);
+        assert_eq!(out, [(2_000, 0), (2_000, 1), (2_000, 2), (3_000, 3), (3_000, 4)]);
+    }
+
+    #[test]
+    fn what_comes_as_a_slot_begins_waits_for_the_next() {
+        assert_eq!(
+            cross(&mut link(&[], ""), &[(5_000, 40), (7_001, 40)]),
+            [(7_000, 0), (9_000, 1)]
+        );
+    }
+
+    #[test]
+    fn a_failed_block_takes_the_next_slot_and_holds_up_the_others() {
+        let mut link = link(&[true, false, false, false], "");
+        let out = cross(&mut link, &[(0, 1500); 3]);
+        assert_eq!(out, [(3_000, 0), (4_000, 1), (5_000, 2)]);
+    }
+
+    #[test]
+    fn a_block_that_waits_for_the_next_frame_is_followed_by_a_burst() {
+        let mut link = link(&[true, false, false, false], ", retransmit = 'frame'");
+        let out = cross(&mut link, &[(0, 1500); 3]);
+        // Sent at 1 ms and again at 11 ms; the others were sent at 2 and 3 ms.
+        assert_eq!(out, [(12_000, 0), (12_000, 1), (12_000, 2)]);
+    }
+
+    #[test]
+    fn a_retransmission_goes_before_new_data() {
+        let mut link = link(&[true, false, false, false], ", retransmit = 'frame'");
+        // The first is sent at 1 and 11 ms and the second at 10: the third must wait for 12.
+        let out = cross(&mut link, &[(0, 1500), (9_500, 1500), (10_500, 1500)]);
+        assert_eq!(out, [(12_000, 0), (12_000, 1), (13_000, 2)]);
+    }
+
+    #[test]
+    fn what_harq_gives_up_rlc_sends_again() {
+        let settings = ", transmissions = 2, status-delay = '5.5 ms'";
+        let mut link = link(&[true, true, false], settings);
+        // Sent at 1 and 2 ms; found missing 5.5 ms after 3 ms, so sent at 9 ms.
+        assert_eq!(cross(&mut link, &[(0, 1500)]), [(10_000, 0)]);
+    }
+
+    #[test]
+    fn a_rate_that_fills_no_whole_bytes_is_kept_nonetheless() {
+        let text = "{ rlc = { rate = '100 kbit/s', slot = '0.125 ms', failure = '0 %' } }";
+        let mut link = crate::testing::direction(text);
+        // 1.5625 bytes a slot: 1000 bytes take 640 slots, 80 ms, and the slot before.
+        assert_eq!(cross(&mut link, &[(0, 1000)]), [(80_125, 0)]);
+    }
+
+    #[test]
+    fn the_buffer_counts_a_packet_until_it_is_delivered() {
+        let mut link = link(&[], ", buffer = '3 KB'");
+        let out = cross(&mut link, &[(0, 1500), (0, 1500), (1_999, 40), (2_000, 1500)]);
+        assert_eq!(out, [(2_000, 0), (3_000, 1), (4_000, 3)]);
+        assert_eq!(link.counters().dropped["rlc-buffer"], 1);
+    }
+
+    #[test]
+    fn impossible_bearers_are_refused() {
+        let refusal = |settings: &str| refusal(&format!("{{ rlc = {{ {settings} }} }}"));
+        let error = refusal("rate = '1 Gbit/s', failure = '1 %', slot = '3 ms'");
+        assert!(error.contains("not a whole number of slots of 3 ms"), "{error}");
+        let error = refusal("rate = '1 kbit/s', failure = '1 %'");
+        assert!(error.contains("carries less than a byte"), "{error}");
+        let error = refusal("rate = '1 Gbit/s', failure = '100 %'");
+        assert!(error.contains("nothing ever arrives"), "{error}");
+        let error = refusal("rate = '1 Gbit/s', failure = '1 %', transmissions = 0");
+        assert!(error.contains("at least once"), "{error}");
+        let error = refusal("rate = '1 Gbit/s', failure = '1 %', buffer = '0 B'");
+        assert!(error.contains("holds nothing"), "{error}");
+    }
+}

@@ -133,3 +133,71 @@ impl<P: Packet> Element<P> for TraceLink<P> {
         self.queue.report(counters);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestPacket, cross, refusal, specs};
+    use crate::{Direction, Traces};
+
+    fn link(trace: &[u8], settings: &str) -> Direction<TestPacket> {
+        let traces = Traces::from([("t".to_owned(), Trace::parse(trace).unwrap())]);
+        Direction::new(&specs(&format!("{{ trace = {{ file = 't'{settings} }} }}")), &traces, 1)
+            .unwrap()
+    }
+
+    #[test]
+    fn a_full_packet_takes_a_chance_and_the_recording_starts_over() {
+        let mut link = link(b"2\n2\n5\n", "");
+        let out = cross(&mut link, &[(0, 1500); 7]);
+        let millis: Vec<u64> = out.iter().map(|(at, _)| at / 1000).collect();
+        assert_eq!(millis, [2, 2, 5, 7, 7, 10, 12]);
+    }
+
+    #[test]
+    fn a_start_at_zero_is_the_end_of_the_round_before() {
+        let mut link = link(b"0\n4\n", "");
+        let out = cross(&mut link, &[(0, 1500); 5]);
+        let millis: Vec<u64> = out.iter().map(|(at, _)| at / 1000).collect();
+        assert_eq!(millis, [4, 4, 8, 8, 12]);
+    }
+
+    #[test]
+    fn chances_that_find_nothing_are_lost() {
+        let mut link = link(b"1\n2\n3\n3\n10\n", "");
+        // The moment of a chance is too late for it.
+        let out = cross(&mut link, &[(2_000, 1500), (3_500, 1500), (10_000, 1500), (31_999, 1500)]);
+        assert_eq!(out, [(3_000, 0), (10_000, 1), (11_000, 2), (32_000, 3)]);
+    }
+
+    #[test]
+    fn small_packets_share_a_chance_and_large_ones_span_several() {
+        // With four bytes each: 1000 + 504 fill the first chance, 3000 take the second and third
+        // but 8 bytes, which the next 8 of 44 use.
+        let mut link = link(b"1\n", "");
+        let out = cross(&mut link, &[(0, 996), (0, 500), (0, 2996), (0, 40), (0, 1496)]);
+        assert_eq!(out, [(1_000, 0), (1_000, 1), (3_000, 2), (4_000, 3), (5_000, 4)]);
+    }
+
+    #[test]
+    fn the_rest_of_a_chance_that_empties_the_queue_is_lost() {
+        let mut link = link(b"1\n", "");
+        let out = cross(&mut link, &[(0, 40), (1_000, 1500)]);
+        assert_eq!(out, [(1_000, 0), (2_000, 1)]);
+    }
+
+    #[test]
+    fn a_full_queue_drops() {
+        let mut link = link(b"5\n", ", queue = { packets = 2 }");
+        assert_eq!(cross(&mut link, &[(0, 1500); 3]), [(5_000, 0), (10_000, 1)]);
+        assert_eq!(link.counters().dropped["queue"], 1);
+    }
+
+    #[test]
+    fn a_trace_that_nobody_gave_is_refused() {
+        let specs = specs("{ trace = { file = 'lte.gz' } }");
+        let error = Direction::<TestPacket>::new(&specs, &Traces::new(), 1).err().unwrap();
+        assert_eq!(error.to_string(), "element 1 (trace): no trace `lte.gz` was given");
+        assert!(refusal("{ trace = { file = '' } }").contains("name a trace"));
+    }
+}
