@@ -1,0 +1,97 @@
+//! Every scenario file of the repository is one that parses, full and short, and costs what it
+//! should.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use midspan_scenario::record::Variant;
+use midspan_scenario::{Scenario, Workload};
+
+fn files() -> Vec<PathBuf> {
+    fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, files);
+            } else if path.extension().is_some_and(|extension| extension == "toml") {
+                files.push(path);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios"), &mut files);
+    files.sort();
+    assert!(!files.is_empty());
+    files
+}
+
+fn read(path: &Path) -> Scenario {
+    let text = fs::read_to_string(path).unwrap();
+    Scenario::parse(&text, &path.display().to_string()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Seconds of load, without what setting up and tearing down adds; bulk workloads only.
+fn seconds(scenario: &Scenario) -> f64 {
+    let cells = scenario.cells().iter().map(|cell| match &cell.spec.workload {
+        Workload::Bulk(bulk) => bulk.time.as_secs_f64() * cell.variants.len() as f64,
+        Workload::Transfer(_) => 0.0,
+    });
+    cells.sum::<f64>() * f64::from(scenario.repetitions)
+}
+
+fn runs(scenario: &Scenario) -> usize {
+    let variants: usize = scenario.cells().iter().map(|cell| cell.variants.len()).sum();
+    variants * scenario.repetitions as usize
+}
+
+#[test]
+fn every_file_parses_and_its_short_version_is_short() {
+    let mut names = std::collections::BTreeSet::new();
+    for path in files() {
+        let scenario = read(&path);
+        assert!(names.insert(scenario.name.clone()), "{} is taken", scenario.name);
+        let short = scenario.short().unwrap_or_else(|| panic!("{}: no [short]", path.display()));
+        let (full_s, short_s) = (seconds(&scenario), seconds(short));
+        println!(
+            "{:32} {:4} runs {full_s:6.0} s, short {:3} runs {short_s:3.0} s",
+            scenario.name,
+            runs(&scenario),
+            runs(short)
+        );
+        assert!(short_s <= 20.0, "{}: short takes {short_s} s", path.display());
+        assert!(runs(short) <= 8, "{}: short makes {} runs", path.display(), runs(short));
+    }
+}
+
+#[test]
+fn the_demo_fits_into_two_minutes() {
+    let demo = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml"));
+    let with_overhead = seconds(&demo) + runs(&demo) as f64;
+    assert!(with_overhead < 110.0, "{with_overhead} s");
+}
+
+#[test]
+fn all_of_a_papers_figures_have_an_unproxied_run_to_compare_with() {
+    for path in files() {
+        let scenario = read(&path);
+        if scenario.figure.as_deref().is_some_and(|figure| figure != "mec 8") {
+            for cell in scenario.cells() {
+                assert!(cell.variants.contains(&Variant::None), "{}", path.display());
+            }
+        }
+    }
+}
+
+/// The mec paper's path: 50 ms in all, 1 or 5 ms of them to the relay.
+#[test]
+fn round_trip_times_are_the_papers() {
+    for path in files().iter().filter(|path| path.parent().unwrap().ends_with("mec")) {
+        let scenario = read(path);
+        for cell in scenario.cells() {
+            let access = cell.spec.path.access.base_rtt().as_millis_f64();
+            let wide = cell.spec.path.wide.base_rtt().as_millis_f64();
+            assert_eq!(access + wide, 50.0, "{}", path.display());
+            assert!(access == 1.0 || access == 5.0, "{}", path.display());
+        }
+    }
+}
