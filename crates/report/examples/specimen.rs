@@ -1,0 +1,59 @@
+//! Shows a report made of made-up numbers, for whoever changes how reports look:
+//!
+//! ```sh
+//! cargo run -p midspan-report --example specimen -- loss html > specimen.html
+//! cargo run -p midspan-report --example specimen -- sizes text
+//! ```
+
+#[path = "../tests/fixture/mod.rs"]
+mod fixture;
+
+use midspan_report::{Report, Terminal};
+use midspan_scenario::record::Outcome;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (which, form) = match arguments.as_slice() {
+        [which, form @ ("html" | "text")] => (*which, *form),
+        _ => return Err("usage: specimen loss|sizes|late|demo|single|bad html|text".into()),
+    };
+    let source = match which {
+        "loss" | "bad" => fixture::LOSS,
+        "sizes" => fixture::SIZES,
+        "late" => fixture::LATE,
+        "demo" => fixture::DEMO,
+        "single" => fixture::SINGLE,
+        other => return Err(format!("`{other}` is no specimen").into()),
+    };
+    let scenario = fixture::scenario(source);
+    let mut records = fixture::records(&scenario);
+    if which == "bad" {
+        spoil(&mut records);
+    }
+    let machine = fixture::machine();
+    let explanations = ["Made-up: here stands why our numbers differ from the paper's.".to_owned()];
+    let mut report = Report::new(&scenario, &records)?;
+    report.source = Some(source);
+    report.machine = Some(&machine);
+    report.explanations = &explanations;
+    match form {
+        "html" => print!("{}", report.html()),
+        _ => print!("{}", report.text(Terminal { width: 100, colour: true })),
+    }
+    Ok(())
+}
+
+/// Some runs untrusted, some failed.
+fn spoil(records: &mut [midspan_scenario::record::Record]) {
+    for record in records.iter_mut() {
+        let loss = record.cell["loss"].as_str();
+        if loss == "0.1 %" && record.repetition < 2 {
+            record.outcome = fixture::untrusted();
+        }
+        if loss == "1 %" && record.variant as u8 == 2 {
+            let reason = "haproxy: exited with status 1: cannot bind".to_owned();
+            record.outcome = Outcome::Failed { reason };
+        }
+    }
+}

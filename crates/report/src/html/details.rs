@@ -1,0 +1,199 @@
+//! Every run of a cell: what it gave, what TCP said, what the emulated links said.
+
+use maud::{Markup, html};
+use midspan_scenario::record::{
+    DirectionRecord, LegRecord, LinkRecord, Measurement, Outcome, Record, TransferRecord,
+};
+
+use crate::machine::utc;
+use crate::number::{Quantity, bytes, count};
+use crate::view::{measurement, variant_name};
+
+/// The details of one cell, closed until opened. `records` are the cell's, in the order to show.
+pub(super) fn section(title: &str, records: &[&Record]) -> Markup {
+    let measured = records.iter().filter(|record| measurement(record).is_some()).count();
+    html! {
+        details {
+            summary {
+                (title) " "
+                span class="soft" { "— " (measured) " of " (records.len()) " runs measured" }
+            }
+            h4 { "Runs" }
+            (runs(records))
+            (transfers(records))
+            @let legs = each(records, |measurement| &measurement.legs);
+            @if !legs.is_empty() { h4 { "TCP, at the end of the measured time" } (leg_table(&legs)) }
+            @let links = links(records);
+            @if !links.is_empty() { h4 { "Emulated links" } (link_table(&links)) }
+        }
+    }
+}
+
+fn runs(records: &[&Record]) -> Markup {
+    html! {
+        div class="scroll" { table {
+            thead { tr {
+                th class="text" { "variant" } th { "run" } th class="text" { "started" }
+                th { "seed" } th { "goodput" } th { "acknowledged" } th { "measured for" }
+                th { "sender's retransmits" } th class="text" { "flows, or what went wrong" }
+            } }
+            tbody { @for record in records { tr {
+                td class="text" { (variant_name(record.variant)) }
+                td { (record.repetition + 1) }
+                td class="text" { @if record.started_unix_ms > 0 { (utc(record.started_unix_ms)) } }
+                td { (format!("{:016x}", record.seed)) }
+                (outcome(&record.outcome))
+            } } }
+        } }
+    }
+}
+
+fn outcome(outcome: &Outcome) -> Markup {
+    let (kind, reason) = match outcome {
+        Outcome::Measured(measurement) => return numbers(measurement),
+        Outcome::Untrusted { reason, .. } => ("untrusted", reason),
+        Outcome::Failed { reason } => ("failed", reason),
+    };
+    html! {
+        td class="missing" colspan="4" { (kind) }
+        td class="text wrap" { (reason) }
+    }
+}
+
+fn numbers(run: &Measurement) -> Markup {
+    let rate = |bps: f64| if bps > 0.0 { Quantity::Rate.with_unit(bps) } else { "–".to_owned() };
+    html! {
+        td { (rate(run.goodput_bps)) }
+        td { (rate(run.acknowledged_bps)) }
+        td { (Quantity::Duration.with_unit(run.measured_s)) }
+        td { (count(run.sender_retransmits)) }
+        td class="text wrap" {
+            @if run.flows_bps.len() > 1 {
+                @let flows: Vec<String> =
+                    run.flows_bps.iter().map(|bps| Quantity::Rate.digits(*bps)).collect();
+                (flows.join(", ")) " Mbit/s"
+            }
+        }
+    }
+}
+
+fn transfers(records: &[&Record]) -> Markup {
+    let transfers = each(records, |measurement| &measurement.transfers);
+    let time = |seconds: f64| Quantity::Duration.with_unit(seconds);
+    html! {
+        @if !transfers.is_empty() {
+            h4 { "Transfers, timed from the call of connect" }
+            div class="scroll" { table {
+                thead { tr {
+                    th class="text" { "variant" } th { "run" } th { "size" } th { "connected" }
+                    th { "acknowledged" } th { "closed" } th { "received" }
+                } }
+                tbody { @for (record, transfer) in transfers { @let transfer: &TransferRecord = transfer; tr {
+                    (run_of(record))
+                    td { (bytes(transfer.bytes as f64)) }
+                    td { (time(transfer.connected_s)) }
+                    td { (time(transfer.acknowledged_s)) }
+                    td { (time(transfer.closed_s)) }
+                    td { (time(transfer.received_s)) }
+                } } }
+            } }
+        }
+    }
+}
+
+fn leg_table(legs: &[(&Record, &LegRecord)]) -> Markup {
+    let time = |us: u32| Quantity::Duration.with_unit(f64::from(us) / 1e6);
+    html! {
+        div class="scroll" { table {
+            thead { tr {
+                th class="text" { "variant" } th { "run" } th class="text" { "host" }
+                th class="text" { "leg" } th class="text" { "control" } th { "RTT" } th { "least RTT" }
+                th { "cwnd" } th { "retransmits" } th { "D-SACKs" } th { "reorderings" }
+                th { "acknowledged" } th { "received" } th { "delivery rate" }
+            } }
+            tbody { @for (record, leg) in legs { tr {
+                (run_of(record))
+                td class="text" { (leg.host) }
+                td class="text" { (leg.leg) }
+                td class="text" { (leg.congestion_control) }
+                td { (time(leg.rtt_us)) }
+                td { (time(leg.min_rtt_us)) }
+                td { (count(leg.cwnd.into())) }
+                td { (count(leg.retransmits.into())) }
+                td { (count(leg.dsack_dups.into())) }
+                td { (count(leg.reord_seen.into())) }
+                td { (bytes(leg.bytes_acked as f64)) }
+                td { (bytes(leg.bytes_received as f64)) }
+                td { (Quantity::Rate.with_unit(leg.delivery_rate_bps)) }
+            } } }
+        } }
+    }
+}
+
+fn link_table(links: &[(&Record, &LinkRecord)]) -> Markup {
+    let time = |us: f64| Quantity::Duration.with_unit(us / 1e6);
+    html! {
+        div class="scroll" { table {
+            thead {
+                tr {
+                    th colspan="3" {} th colspan="4" { "lateness" } th {}
+                    th colspan="3" { "up: packets" } th colspan="3" { "down: packets" }
+                }
+                tr {
+                    th class="text" { "variant" } th { "run" } th class="text" { "link" }
+                    th { "median" } th { "99 %" } th { "99.9 %" } th { "worst" }
+                    th { "lost unintended" }
+                    @for _ in 0..2 { th { "in" } th { "out" } th class="text" { "dropped by intent" } }
+                }
+            }
+            tbody { @for (record, link) in links { tr {
+                (run_of(record))
+                td class="text" { (link.link) }
+                @let late = &link.lateness;
+                @for us in [late.p50_us, late.p99_us, late.p999_us, late.max_us] { td { (time(us)) } }
+                td class=[(link.unintended_drops > 0).then_some("bad")] { (count(link.unintended_drops)) }
+                (packets(&link.up)) (packets(&link.down))
+            } } }
+        } }
+    }
+}
+
+fn packets(direction: &DirectionRecord) -> Markup {
+    let mut causes: Vec<String> =
+        direction.dropped.iter().map(|(cause, n)| format!("{cause} {}", count(*n))).collect();
+    if direction.marked > 0 {
+        causes.push(format!("marked {}", count(direction.marked)));
+    }
+    html! {
+        td { (count(direction.packets_in)) }
+        td { (count(direction.packets_out)) }
+        td class="text" { @if causes.is_empty() { "–" } @else { (causes.join(", ")) } }
+    }
+}
+
+fn run_of(record: &Record) -> Markup {
+    html! { td class="text" { (variant_name(record.variant)) } td { (record.repetition + 1) } }
+}
+
+/// What `part` gives for every measured run, beside its run.
+fn each<'a, T>(
+    records: &[&'a Record],
+    part: impl Fn(&'a Measurement) -> &'a Vec<T>,
+) -> Vec<(&'a Record, &'a T)> {
+    let measured = records.iter().filter_map(|record| Some((*record, measurement(record)?)));
+    measured.flat_map(|(record, run)| part(run).iter().map(move |item| (record, item))).collect()
+}
+
+/// The links of every run that has them, untrusted ones too.
+fn links<'a>(records: &[&'a Record]) -> Vec<(&'a Record, &'a LinkRecord)> {
+    let mut found = Vec::new();
+    for record in records {
+        let links = match &record.outcome {
+            Outcome::Measured(measurement) => &measurement.links,
+            Outcome::Untrusted { links, .. } => links,
+            Outcome::Failed { .. } => continue,
+        };
+        found.extend(links.iter().map(|link| (*record, link)));
+    }
+    found
+}

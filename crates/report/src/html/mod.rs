@@ -1,0 +1,261 @@
+//! The page: one file that needs nothing but itself.
+
+mod details;
+mod table;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use midspan_scenario::Scenario;
+use midspan_scenario::record::{Backend, Record, Variant};
+use midspan_scenario::summary::{CellSummary, Summary};
+
+use crate::charts::{Charts, Titled};
+use crate::machine::{Machine, utc};
+use crate::plot::{Kind, Scale, legend};
+use crate::view::{Metric, Paper, axis_name, cell_name, troubles, variant_name};
+use crate::{Report, number};
+
+/// Draws the page.
+pub(crate) fn page(report: &Report<'_>) -> String {
+    let scenario = report.scenario;
+    let conclusion = report.conclusion();
+    let body = html! {
+        header {
+            h1 { (scenario.title) }
+            p class="lead" {
+                @if let Some(figure) = &scenario.figure { (figure) " · " }
+                "scenario " code { (scenario.name) }
+                @if let Some(backend) = report.summary.backend { " · " (backend_name(backend)) }
+            }
+            div class={ "verdict" @if !conclusion.good { " poor" } } {
+                @for sentence in &conclusion.sentences { p { (sentence) } }
+            }
+            (facts(report))
+        }
+        main {
+            (troubles_of(report))
+            @for metric in Metric::of(scenario) { (metric_section(report, metric)) }
+            (remarks(report))
+            (details_of(report))
+            @if let Some(source) = report.source {
+                h2 { "Scenario file" }
+                pre { (source) }
+            }
+        }
+        footer { p { (meaning_of_numbers()) } }
+    };
+    document(&scenario.title, &body)
+}
+
+/// A whole page around `body`.
+pub(crate) fn document(title: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) " · Midspan" }
+                // The style sheet is ours and holds no markup.
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body { (body) }
+        }
+    };
+    page.into_string()
+}
+
+/// What was run, when, and where.
+fn facts(report: &Report<'_>) -> Markup {
+    let scenario = report.scenario;
+    let counts = report.summary.counts;
+    let variants: Vec<&str> =
+        scenario.variants.iter().map(|variant| variant_name(*variant)).collect();
+    html! {
+        dl class="facts" {
+            dt { "compared" } dd { (variants.join(", ")) }
+            @if !scenario.axes.is_empty() { dt { "over" } dd { (axes(scenario)) } }
+            dt { "runs" }
+            dd {
+                (counts.measured) " measured"
+                @if counts.untrusted > 0 { ", " span class="bad" { (counts.untrusted) " untrusted" } }
+                @if counts.failed > 0 { ", " span class="bad" { (counts.failed) " failed" } }
+                " (" (scenario.repetitions) " of each variant in each of "
+                (scenario.cells().len()) " cells planned, interleaved)"
+            }
+            @if let Some((first, last)) = span_of(report.records) {
+                dt { "when" } dd { (utc(first)) @if utc(first) != utc(last) { " to " (utc(last)) } }
+            }
+            @if let Some(machine) = report.machine { (machine_facts(machine)) }
+            dt { "digest" } dd { code { (report.summary.digest) } }
+        }
+    }
+}
+
+fn machine_facts(machine: &Machine) -> Markup {
+    let versions: Vec<String> =
+        machine.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let mut hardware = vec![machine.cpu.clone()];
+    if machine.cores > 0 {
+        let plural = if machine.cores == 1 { "" } else { "s" };
+        hardware.push(format!("{} core{plural}", machine.cores));
+    }
+    if machine.memory_bytes > 0 {
+        hardware.push(format!("{} of memory", number::bytes(machine.memory_bytes as f64)));
+    }
+    hardware.retain(|part| !part.is_empty());
+    let facts = [
+        ("kernel", machine.kernel.clone()),
+        ("machine", hardware.join(", ")),
+        ("versions", versions.join(", ")),
+    ];
+    html! {
+        @for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+            dt { (name) } dd { (value) }
+        }
+    }
+}
+
+fn axes(scenario: &Scenario) -> String {
+    let axes = scenario
+        .axes
+        .iter()
+        .map(|axis| format!("{}: {}", axis_name(&axis.name), axis.points.join(", ")));
+    axes.collect::<Vec<_>>().join("; ")
+}
+
+fn troubles_of(report: &Report<'_>) -> Markup {
+    let troubles = troubles(report.scenario, &report.summary);
+    html! {
+        @if !troubles.is_empty() {
+            h2 { "Runs without a number" }
+            ul class="notes" { @for trouble in &troubles { li { (trouble) } } }
+        }
+    }
+}
+
+/// One metric: its plots and its table.
+fn metric_section(report: &Report<'_>, metric: Metric) -> Markup {
+    let (scenario, summary) = (report.scenario, &report.summary);
+    let papers = metric == Metric::Goodput && has_paper(summary);
+    let names: Vec<(Variant, &str)> =
+        scenario.variants.iter().map(|variant| (*variant, variant_name(*variant))).collect();
+    let mark = papers.then_some("the paper's number");
+    html! {
+        h2 { (metric.title()) }
+        figure {
+            @match Charts::of(scenario, summary, report.records, metric) {
+                Charts::Bars(charts) => {
+                    (legend(&names, Kind::Bars, true, mark))
+                    @for Titled { title, chart } in charts {
+                        @if !title.is_empty() { h4 { (title) } }
+                        (chart.draw())
+                    }
+                }
+                Charts::Lines(charts) => {
+                    (legend(&names, Kind::Marks, true, None))
+                    // One scale for all, so that they can be compared by eye.
+                    @let sizes = Scale::covering_log(charts.iter().flat_map(|one| one.chart.sizes()));
+                    @let times = Scale::covering_log(charts.iter().flat_map(|one| one.chart.values()));
+                    div class="panels" {
+                        @for Titled { title, chart } in &charts {
+                            div {
+                                @if !title.is_empty() { h4 { (title) } }
+                                (chart.draw(sizes, times))
+                            }
+                        }
+                    }
+                }
+            }
+            figcaption {
+                (metric.meaning())
+                @if papers {
+                    " Where the paper states a gain only, its mark stands at that multiple of the \
+                     goodput without a proxy: the paper's if it states one, else ours."
+                }
+            }
+        }
+        (table::results(scenario, summary, metric))
+    }
+}
+
+fn has_paper(summary: &Summary) -> bool {
+    let variants = summary.cells.iter().flat_map(|cell| &cell.variants);
+    variants.into_iter().any(|variant| Paper::of(variant).has_number())
+}
+
+/// What is to be known of the results: why they differ, what the scenario chose, what is left out.
+fn remarks(report: &Report<'_>) -> Markup {
+    let scenario = report.scenario;
+    let claims: Vec<(String, &str, &String)> = scenario
+        .reported
+        .iter()
+        .filter_map(|one| {
+            let name = cell_name(scenario, &one.cell);
+            Some((name, variant_name(one.variant), one.note.as_ref()?))
+        })
+        .collect();
+    html! {
+        @if !report.explanations.is_empty() {
+            h2 { "Why ours differ from the paper's" }
+            @for paragraph in report.explanations { p { (paragraph) } }
+        }
+        @if !scenario.notes.is_empty() {
+            h2 { "Notes" }
+            ul class="notes" { @for note in &scenario.notes { li { (note) } } }
+        }
+        @if !claims.is_empty() {
+            h3 { "What the paper says of these numbers" }
+            ul class="notes" {
+                @for (cell, variant, note) in &claims {
+                    li { @if !cell.is_empty() { (cell) ", " } (variant) ": " (note) }
+                }
+            }
+        }
+        @if !scenario.skips.is_empty() {
+            h3 { "Left out" }
+            ul class="notes" { @for skip in &scenario.skips { li { (skip.because) } } }
+        }
+    }
+}
+
+fn details_of(report: &Report<'_>) -> Markup {
+    html! {
+        @if !report.records.is_empty() {
+            h2 { "Every run" }
+            @for cell in &report.summary.cells {
+                @let records = records_of(report.records, cell);
+                @if !records.is_empty() {
+                    @let name = cell_name(report.scenario, &cell.labels);
+                    (details::section(if name.is_empty() { "all runs" } else { &name }, &records))
+                }
+            }
+        }
+    }
+}
+
+fn records_of<'a>(records: &'a [Record], cell: &CellSummary) -> Vec<&'a Record> {
+    let mut records: Vec<&Record> =
+        records.iter().filter(|record| record.cell == cell.labels).collect();
+    // Stable: a run that was repeated stays beside its first attempt, in the order of the attempts.
+    records.sort_by_key(|record| (record.repetition, record.variant));
+    records
+}
+
+fn span_of(records: &[Record]) -> Option<(u64, u64)> {
+    let starts = || records.iter().map(|record| record.started_unix_ms).filter(|start| *start > 0);
+    Some((starts().min()?, starts().max()?))
+}
+
+fn backend_name(backend: Backend) -> &'static str {
+    match backend {
+        Backend::Live => "live: real kernel TCP over emulated links",
+        Backend::Sim => "simulated in virtual time",
+    }
+}
+
+fn meaning_of_numbers() -> &'static str {
+    "A number is the mean of the measured runs and their sample standard deviation. A gain is the \
+     geometric mean of the repetitions' own gains: the runs of a repetition met the same losses. A \
+     run whose emulated links fell behind is untrusted and gives no number; a cell with more than \
+     a tenth of such runs is not measurable on that machine (n/m)."
+}

@@ -1,0 +1,114 @@
+//! The table of one metric: a row for each cell, columns for each variant.
+
+use maud::{Markup, html};
+use midspan_scenario::record::Variant;
+use midspan_scenario::summary::{CellSummary, Summary};
+use midspan_scenario::{Scenario, Stats};
+
+use crate::charts::gain_with_interval;
+use crate::number::{Quantity, factor};
+use crate::view::{Entry, Metric, Paper, axis_name, variant_name};
+
+/// The columns of one variant.
+struct Columns {
+    variant: Variant,
+    gain: bool,
+    paper: bool,
+}
+
+/// The table of `metric`.
+pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: Metric) -> Markup {
+    let columns: Vec<Columns> =
+        scenario.variants.iter().map(|variant| Columns::of(summary, *variant, metric)).collect();
+    let unit = match metric.quantity() {
+        Quantity::Rate => ", Mbit/s",
+        Quantity::Duration => "",
+    };
+    html! {
+        div class="scroll" { table {
+            thead {
+                tr {
+                    @for axis in &scenario.axes { th class="text" rowspan="2" { (axis_name(&axis.name)) } }
+                    @for column in &columns {
+                        th colspan=(column.count()) { (variant_name(column.variant)) (unit) }
+                    }
+                }
+                tr { @for column in &columns {
+                    th { "mean ± deviation" }
+                    @if column.gain { th { "gain" } }
+                    @if column.paper { th { "paper" } }
+                } }
+            }
+            tbody { @for cell in &summary.cells { tr {
+                @for axis in &scenario.axes {
+                    td class="text" { (cell.labels.get(&axis.name).map_or("", String::as_str)) }
+                }
+                @for column in &columns { (column.cells(cell, metric)) }
+            } } }
+        } }
+    }
+}
+
+impl Columns {
+    fn of(summary: &Summary, variant: Variant, metric: Metric) -> Self {
+        let variants = || summary.cells.iter().filter_map(move |cell| cell.variant(variant));
+        Columns {
+            variant,
+            gain: variants().any(|variant| metric.gain(variant).is_some()),
+            paper: metric == Metric::Goodput
+                && variants().any(|variant| Paper::of(variant).has_number()),
+        }
+    }
+
+    fn count(&self) -> usize {
+        1 + usize::from(self.gain) + usize::from(self.paper)
+    }
+
+    fn cells(&self, cell: &CellSummary, metric: Metric) -> Markup {
+        let summary = cell.variant(self.variant);
+        let entry = Entry::of(cell, summary, metric);
+        let measured = matches!(entry, Entry::Measured(_));
+        let gain = summary.and_then(|summary| metric.gain(summary)).filter(|_| measured);
+        html! {
+            (number(entry, metric.quantity()))
+            @if self.gain {
+                td class=[gain.and_then(|gain| tone(gain.mean))]
+                    title=[gain.as_ref().map(gain_with_interval)] {
+                    @if let Some(gain) = gain { (factor(gain.mean)) " x" }
+                }
+            }
+            @if self.paper { td class="reported" { (summary.map(paper).unwrap_or_default()) } }
+        }
+    }
+}
+
+fn number(entry: Entry, quantity: Quantity) -> Markup {
+    let Entry::Measured(Stats { mean, deviation, n, min, max, .. }) = entry else {
+        return html! { td class="missing" title=(entry.spelled_out()) { (entry.instead()) } };
+    };
+    let range = format!("n = {n}, from {} to {}", quantity.with_unit(min), quantity.with_unit(max));
+    html! {
+        td title=(range) {
+            (quantity.digits(mean))
+            @if let Some(deviation) = deviation {
+                span class="spread" { " ± " (quantity.spread(deviation, mean)) }
+            }
+            @if quantity == Quantity::Duration { " " (quantity.unit_of(mean)) }
+        }
+    }
+}
+
+fn paper(summary: &midspan_scenario::summary::VariantSummary) -> String {
+    let paper = Paper::of(summary);
+    let numbers = [paper.goodput_text(), paper.gain_text()];
+    numbers.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// Colour for gains that are clearly one or the other.
+fn tone(gain: f64) -> Option<&'static str> {
+    match gain {
+        _ if gain >= 1.03 => Some("good"),
+        _ if gain <= 0.97 => Some("bad"),
+        _ => None,
+    }
+}

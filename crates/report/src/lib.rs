@@ -1,0 +1,22 @@
+//! Result records turned into what people read: an aligned table for the terminal, a self-contained
+//! HTML page with plots, and the comparison with reference curves in both.
+//!
+//! Pure: records and text in, text out. Nothing here reads a file or a clock, and no statistic is
+//! computed here: those are [`midspan_scenario::summary`]'s and
+//! [`midspan_scenario::reference`](mod@midspan_scenario::reference)'s.
+
+mod charts;
+mod grid;
+mod html;
+mod machine;
+mod number;
+mod plot;
+mod report;
+mod terminal;
+mod verdict;
+mod view;
+
+pub use machine::Machine;
+pub use report::Report;
+pub use terminal::Terminal;
+pub use verdict::Conclusion;

@@ -1,0 +1,171 @@
+//! Grouped bars: one group for each point of an axis, one bar for each variant.
+
+use maud::{Markup, html};
+use midspan_scenario::record::Variant;
+
+use super::class;
+use super::frame::{Frame, diamond, px, whisker};
+use super::scale::Scale;
+use crate::number::Quantity;
+
+/// A chart of grouped bars.
+#[derive(Debug, Clone)]
+pub(crate) struct BarChart {
+    /// What the chart shows, for those who cannot see it.
+    pub(crate) description: String,
+    /// Title and unit of the horizontal axis.
+    pub(crate) x_title: String,
+    /// What is measured, without its unit.
+    pub(crate) y_title: String,
+    /// How values are written.
+    pub(crate) quantity: Quantity,
+    /// From left to right.
+    pub(crate) groups: Vec<Group>,
+}
+
+/// The bars above one point of the horizontal axis.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    /// The point's label.
+    pub(crate) label: String,
+    /// From left to right; every group has the same variants in the same places.
+    pub(crate) bars: Vec<Bar>,
+}
+
+/// One bar, or the place where it would stand.
+#[derive(Debug, Clone)]
+pub(crate) struct Bar {
+    /// Colour and pattern.
+    pub(crate) variant: Variant,
+    /// Its height, unless there is nothing to show.
+    pub(crate) value: Value,
+    /// What a paper reports here.
+    pub(crate) reported: Option<f64>,
+    /// A few characters above the bar, such as the gain.
+    pub(crate) note: String,
+    /// Shown while the pointer rests on it.
+    pub(crate) hover: String,
+}
+
+/// A bar's height.
+#[derive(Debug, Clone)]
+pub(crate) enum Value {
+    /// There are trusted runs.
+    Measured {
+        /// Mean of the runs.
+        mean: f64,
+        /// Standard deviation of the runs; zero where there is one run only.
+        spread: f64,
+        /// Each run.
+        runs: Vec<f64>,
+    },
+    /// There is none; a few words say so.
+    Missing(&'static str),
+}
+
+const WIDTH: f64 = 860.0;
+const HEIGHT: f64 = 350.0;
+const FRAME: Frame = Frame { left: 62.0, top: 18.0, width: 788.0, height: 284.0 };
+
+impl BarChart {
+    /// The chart as SVG.
+    pub(crate) fn draw(&self) -> Markup {
+        let scale = Scale::covering(self.values());
+        let unit = self.quantity.axis_unit();
+        let log = if scale.is_log() { " (log scale)" } else { "" };
+        let step = FRAME.width / self.groups.len().max(1) as f64;
+        html! {
+            svg class="plot" viewBox={ "0 0 " (px(WIDTH)) " " (px(HEIGHT)) } role="img"
+                aria-label=(self.description) {
+                (FRAME.y_axis(scale, &format!("{}{unit}{log}", self.y_title), |value| {
+                    self.quantity.tick(value)
+                }))
+                @for (index, group) in self.groups.iter().enumerate() {
+                    @let left = FRAME.left + step * index as f64;
+                    (draw_group(group, scale, left, step))
+                }
+                (FRAME.x_axis(&self.x_title))
+            }
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = f64> {
+        self.groups.iter().flat_map(|group| &group.bars).flat_map(Bar::values)
+    }
+}
+
+impl Bar {
+    /// Everything that must fit on the axis.
+    fn values(&self) -> impl Iterator<Item = f64> {
+        let own = match &self.value {
+            Value::Measured { mean, spread, runs } => {
+                let mut values = vec![*mean, mean + spread];
+                values.extend(runs);
+                values
+            }
+            Value::Missing(_) => Vec::new(),
+        };
+        own.into_iter().chain(self.reported)
+    }
+
+    /// The highest place that the bar's own marks reach.
+    fn peak(&self, scale: Scale) -> f64 {
+        self.values().map(|value| FRAME.y(scale, value)).fold(FRAME.bottom(), f64::min)
+    }
+}
+
+fn draw_group(group: &Group, scale: Scale, left: f64, width: f64) -> Markup {
+    let slot = (width * 0.8 / group.bars.len().max(1) as f64).min(64.0);
+    let start = left + (width - slot * group.bars.len() as f64) / 2.0;
+    html! {
+        text class="tick" text-anchor="middle" x=(px(left + width / 2.0))
+            y=(px(FRAME.bottom() + 17.0)) { (group.label) }
+        @for (index, bar) in group.bars.iter().enumerate() {
+            (draw_bar(bar, scale, start + slot * index as f64, slot))
+        }
+    }
+}
+
+fn draw_bar(bar: &Bar, scale: Scale, left: f64, slot: f64) -> Markup {
+    let middle = left + slot / 2.0;
+    let width = slot * 0.86;
+    html! {
+        g class={ "bar " (class(bar.variant)) } {
+            title { (bar.hover) }
+            rect class="target" x=(px(left)) y=(px(FRAME.top)) width=(px(slot))
+                height=(px(FRAME.height)) {}
+            @match &bar.value {
+                Value::Measured { mean, spread, runs } => {
+                    @let y = FRAME.y(scale, *mean);
+                    rect class="fill" x=(px(middle - width / 2.0)) y=(px(y)) width=(px(width))
+                        height=(px(FRAME.bottom() - y)) {}
+                    @for (index, run) in runs.iter().enumerate() {
+                        circle class="run" r="2.2" cy=(px(FRAME.y(scale, *run)))
+                            cx=(px(run_place(middle, width, index, runs.len()))) {}
+                    }
+                    @if *spread > 0.0 {
+                        (whisker(middle, FRAME.y(scale, mean - spread),
+                            FRAME.y(scale, mean + spread), width * 0.16))
+                    }
+                }
+                Value::Missing(why) => {
+                    text class="missing" dy="0.32em"
+                        transform={
+                            "translate(" (px(middle)) " " (px(FRAME.bottom() - 6.0)) ") rotate(-90)"
+                        } { (why) }
+                }
+            }
+            @if let Some(reported) = bar.reported { (diamond(middle, FRAME.y(scale, reported))) }
+            @if !bar.note.is_empty() {
+                text class="note" text-anchor="middle" x=(px(middle))
+                    y=(px(bar.peak(scale) - 8.0)) { (bar.note) }
+            }
+        }
+    }
+}
+
+/// Spreads a bar's runs over its width, in their order, so that equal ones can be told apart.
+fn run_place(middle: f64, width: f64, index: usize, count: usize) -> f64 {
+    let share = (index as f64 + 0.5) / count as f64 - 0.5;
+    middle + share * width * 0.8
+}

@@ -1,0 +1,104 @@
+//! What every plot has: a canvas with margins, axes, grid lines and a legend.
+
+use maud::{Markup, html};
+
+use super::scale::Scale;
+
+/// The rectangle in which values are drawn, in the SVG's own units (a CSS pixel at full size).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    pub(crate) left: f64,
+    pub(crate) top: f64,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+}
+
+impl Frame {
+    /// The vertical place of `value`; SVG counts downwards.
+    pub(crate) fn y(&self, scale: Scale, value: f64) -> f64 {
+        self.top + self.height * (1.0 - scale.place(value))
+    }
+
+    /// The horizontal place of `value`.
+    pub(crate) fn x(&self, scale: Scale, value: f64) -> f64 {
+        self.left + self.width * scale.place(value)
+    }
+
+    pub(crate) fn bottom(&self) -> f64 {
+        self.top + self.height
+    }
+
+    pub(crate) fn right(&self) -> f64 {
+        self.left + self.width
+    }
+
+    /// Horizontal grid lines with their labels, and the axis' title along them.
+    pub(crate) fn y_axis(
+        &self,
+        scale: Scale,
+        title: &str,
+        label: impl Fn(f64) -> String,
+    ) -> Markup {
+        let middle = self.top + self.height / 2.0;
+        html! {
+            @for tick in scale.ticks() {
+                @let y = px(self.y(scale, tick.value));
+                line class=(if tick.major { "grid" } else { "grid minor" })
+                    x1=(px(self.left)) x2=(px(self.right())) y1=(y) y2=(y) {}
+                @if tick.major {
+                    text class="tick" x=(px(self.left - 6.0)) y=(y) dy="0.32em" text-anchor="end" {
+                        (label(tick.value))
+                    }
+                }
+            }
+            text class="axis" text-anchor="middle"
+                transform={ "translate(13 " (px(middle)) ") rotate(-90)" } { (title) }
+        }
+    }
+
+    /// The base line, and the title of the axis below it.
+    pub(crate) fn x_axis(&self, title: &str) -> Markup {
+        let y = px(self.bottom());
+        html! {
+            line class="base" x1=(px(self.left)) x2=(px(self.right())) y1=(y) y2=(y) {}
+            text class="axis" text-anchor="middle"
+                x=(px(self.left + self.width / 2.0)) y=(px(self.bottom() + 38.0)) { (title) }
+        }
+    }
+}
+
+/// Two decimals are finer than any screen or printer shows.
+pub(crate) fn px(value: f64) -> String {
+    let text = format!("{:.2}", if value.is_finite() { value } else { 0.0 });
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A whisker from `low` to `high` with caps, around `x`.
+pub(crate) fn whisker(x: f64, low: f64, high: f64, half: f64) -> Markup {
+    let path = format!(
+        "M{l} {hi}H{r}M{l} {lo}H{r}M{x} {hi}V{lo}",
+        l = px(x - half),
+        r = px(x + half),
+        x = px(x),
+        hi = px(high),
+        lo = px(low),
+    );
+    html! { path class="whisker" d=(path) {} }
+}
+
+/// The paper's number: a hollow diamond.
+pub(crate) fn diamond(x: f64, y: f64) -> Markup {
+    let size = 5.5;
+    let path = format!(
+        "M{} {}L{} {}L{} {}L{} {}Z",
+        px(x),
+        px(y - size),
+        px(x + size),
+        px(y),
+        px(x),
+        px(y + size),
+        px(x - size),
+        px(y)
+    );
+    html! { path class="reported" d=(path) {} }
+}

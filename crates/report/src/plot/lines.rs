@@ -1,0 +1,118 @@
+//! Lines over a logarithmic axis: how a time grows with the size of what is moved.
+
+use maud::{Markup, html};
+use midspan_scenario::record::Variant;
+
+use super::frame::{Frame, px, whisker};
+use super::scale::Scale;
+use super::{class, marker};
+use crate::number::{self, Quantity};
+
+/// One panel of lines; both axes are logarithmic.
+#[derive(Debug, Clone)]
+pub(crate) struct LineChart {
+    /// What the panel shows, for those who cannot see it.
+    pub(crate) description: String,
+    /// Title of the horizontal axis, which counts bytes.
+    pub(crate) x_title: String,
+    /// What is measured, without its unit.
+    pub(crate) y_title: String,
+    /// How values are written.
+    pub(crate) quantity: Quantity,
+    /// In the order of the legend.
+    pub(crate) lines: Vec<Line>,
+}
+
+/// One line.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    /// Colour, dashes and marks.
+    pub(crate) variant: Variant,
+    /// By rising `x`.
+    pub(crate) points: Vec<Point>,
+}
+
+/// One point of a line.
+#[derive(Debug, Clone)]
+pub(crate) struct Point {
+    /// Bytes.
+    pub(crate) x: f64,
+    /// Mean of the trusted runs.
+    pub(crate) mean: f64,
+    /// Standard deviation of the runs; zero where there is one run only.
+    pub(crate) spread: f64,
+    /// Shown while the pointer rests on it.
+    pub(crate) hover: String,
+}
+
+const WIDTH: f64 = 430.0;
+const HEIGHT: f64 = 330.0;
+const FRAME: Frame = Frame { left: 62.0, top: 14.0, width: 356.0, height: 268.0 };
+
+impl LineChart {
+    /// The panel as SVG, on axes that cover `values` and `sizes`, so that panels side by side
+    /// can be compared by eye.
+    pub(crate) fn draw(&self, x: Scale, y: Scale) -> Markup {
+        html! {
+            svg class="plot" viewBox={ "0 0 " (px(WIDTH)) " " (px(HEIGHT)) } role="img"
+                aria-label=(self.description) {
+                (FRAME.y_axis(y, &format!("{}{} (log scale)", self.y_title, self.quantity.axis_unit()), |value| {
+                    self.quantity.tick(value)
+                }))
+                @for tick in x.ticks() {
+                    @if tick.major {
+                        @let place = px(FRAME.x(x, tick.value));
+                        line class="grid" x1=(place) x2=(place) y1=(px(FRAME.top))
+                            y2=(px(FRAME.bottom())) {}
+                        text class="tick" text-anchor="middle" x=(place)
+                            y=(px(FRAME.bottom() + 17.0)) { (number::bytes(tick.value)) }
+                    }
+                }
+                (FRAME.x_axis(&self.x_title))
+                @for line in &self.lines { (draw_line(line, x, y)) }
+            }
+        }
+    }
+
+    /// Every value that must fit on the vertical axis.
+    pub(crate) fn values(&self) -> impl Iterator<Item = f64> {
+        self.points().flat_map(|point| [point.mean, point.mean + point.spread])
+    }
+
+    /// Every size that must fit on the horizontal axis.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = f64> {
+        self.points().map(|point| point.x)
+    }
+
+    fn points(&self) -> impl Iterator<Item = &Point> {
+        self.lines.iter().flat_map(|line| &line.points)
+    }
+}
+
+fn draw_line(line: &Line, x: Scale, y: Scale) -> Markup {
+    let place = |point: &Point| (FRAME.x(x, point.x), FRAME.y(y, point.mean));
+    let path: Vec<String> = line
+        .points
+        .iter()
+        .map(|point| {
+            let (x, y) = place(point);
+            format!("{} {}", px(x), px(y))
+        })
+        .collect();
+    html! {
+        g class={ "series " (class(line.variant)) } {
+            @if path.len() > 1 { path class="line" d={ "M" (path.join("L")) } {} }
+            @for point in &line.points {
+                @let (x, at) = place(point);
+                g {
+                    title { (point.hover) }
+                    @if point.spread > 0.0 {
+                        (whisker(x, FRAME.y(y, point.mean - point.spread),
+                            FRAME.y(y, point.mean + point.spread), 3.0))
+                    }
+                    (marker(line.variant, x, at))
+                }
+            }
+        }
+    }
+}

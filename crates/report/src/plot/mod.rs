@@ -1,0 +1,92 @@
+//! Plots as inline SVG. Colours come from the page's style sheet, so that one drawing serves light
+//! screens, dark screens and paper.
+
+pub(crate) mod bars;
+mod frame;
+pub(crate) mod lines;
+mod scale;
+
+use maud::{Markup, html};
+use midspan_scenario::record::Variant;
+
+pub(crate) use scale::Scale;
+
+use frame::px;
+
+/// The style sheet's class of a variant.
+pub(crate) fn class(variant: Variant) -> &'static str {
+    match variant {
+        Variant::None => "v-none",
+        Variant::Midspan => "v-midspan",
+        Variant::Haproxy => "v-haproxy",
+    }
+}
+
+/// A mark whose shape tells the variants apart without colour.
+fn marker(variant: Variant, x: f64, y: f64) -> Markup {
+    html! {
+        @match variant {
+            Variant::None => {
+                rect class="mark" x=(px(x - 3.6)) y=(px(y - 3.6)) width="7.2" height="7.2" {}
+            }
+            Variant::Midspan => circle class="mark" cx=(px(x)) cy=(px(y)) r="4.2" {},
+            Variant::Haproxy => {
+                @let path = format!("M{} {}l4.6 8h-9.2Z", px(x), px(y - 4.9));
+                path class="mark" d=(path) {}
+            }
+        }
+    }
+}
+
+/// What a legend explains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Bars, with single runs as dots.
+    Bars,
+    /// Marks, joined or not.
+    Marks,
+}
+
+/// The legend of plots that show `variants` by name; `reported` says what a diamond is, where one
+/// is drawn.
+pub(crate) fn legend(
+    variants: &[(Variant, &str)],
+    kind: Kind,
+    deviation: bool,
+    reported: Option<&str>,
+) -> Markup {
+    html! {
+        ul class="legend" {
+            @for (variant, name) in variants {
+                li { (swatch(class(*variant), sample(*variant, kind))) (name) }
+            }
+            @if kind == Kind::Bars {
+                li { (swatch("", html! { circle class="run" cx="8" cy="8" r="2.4" {} })) "single run" }
+            }
+            @if deviation {
+                li { (swatch("", frame::whisker(8.0, 14.0, 2.0, 3.5))) "± standard deviation" }
+            }
+            @if let Some(source) = reported {
+                li { (swatch("", frame::diamond(8.0, 8.0))) (source) }
+            }
+        }
+    }
+}
+
+fn sample(variant: Variant, kind: Kind) -> Markup {
+    html! {
+        @match kind {
+            Kind::Bars => rect class="fill" x="1" y="1" width="14" height="14" {},
+            Kind::Marks => {
+                path class="line" d="M0 8H16" {}
+                (marker(variant, 8.0, 8.0))
+            }
+        }
+    }
+}
+
+fn swatch(class: &str, drawing: Markup) -> Markup {
+    html! {
+        svg class="swatch" viewBox="0 0 16 16" aria-hidden="true" { g class=(class) { (drawing) } }
+    }
+}

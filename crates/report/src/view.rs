@@ -1,0 +1,358 @@
+//! What the table, the plots and the verdict all look at: metrics, and a cell's entry in each.
+
+use std::collections::BTreeMap;
+
+use midspan_scenario::record::{Measurement, Outcome, Record, Variant};
+use midspan_scenario::summary::{CellSummary, Counts, Gain, Summary, VariantSummary, Verdict};
+use midspan_scenario::{Direction, Scenario, Stats, Workload};
+
+use crate::number::{Quantity, shortest};
+
+/// Something that runs measure, one number or several a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Metric {
+    /// What the receiving application read in a time.
+    Goodput,
+    /// Until the receiving application had the last byte.
+    Received,
+    /// Until the initiator's connection had closed in order.
+    Closed,
+    /// Until the sender's last byte was acknowledged.
+    Acknowledged,
+}
+
+impl Metric {
+    /// What the scenario's workloads measure, the most honest first.
+    pub(crate) fn of(scenario: &Scenario) -> Vec<Metric> {
+        let has = |wanted: fn(&Workload) -> bool| {
+            scenario.cells().iter().any(|cell| wanted(&cell.spec.workload))
+        };
+        let mut metrics = Vec::new();
+        if has(|workload| matches!(workload, Workload::Bulk(_))) {
+            metrics.push(Metric::Goodput);
+        }
+        if has(|workload| matches!(workload, Workload::Transfer(_))) {
+            metrics.extend([Metric::Received, Metric::Closed, Metric::Acknowledged]);
+        }
+        metrics
+    }
+
+    pub(crate) fn quantity(self) -> Quantity {
+        match self {
+            Metric::Goodput => Quantity::Rate,
+            Metric::Received | Metric::Closed | Metric::Acknowledged => Quantity::Duration,
+        }
+    }
+
+    /// In a few words, for titles.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Metric::Goodput => "Goodput",
+            Metric::Received => "Time to last byte received",
+            Metric::Closed => "Time to orderly close",
+            Metric::Acknowledged => "Time to last byte acknowledged",
+        }
+    }
+
+    /// What exactly is measured, in a sentence.
+    pub(crate) fn meaning(self) -> &'static str {
+        match self {
+            Metric::Goodput => {
+                "What the receiving application read per second, warm-up left out, all flows \
+                 together."
+            }
+            Metric::Received => {
+                "From the call of connect until the receiving application had read the last byte: \
+                 the honest end-to-end time."
+            }
+            Metric::Closed => {
+                "From the call of connect until the initiator's connection had closed in order, \
+                 both directions."
+            }
+            Metric::Acknowledged => {
+                "From the call of connect until the sender's TCP had its last byte acknowledged. \
+                 A proxy acknowledges before the far application has anything."
+            }
+        }
+    }
+
+    /// The gain that belongs to this metric. It is computed end to end, so the times that a proxy
+    /// may cut short by acknowledging early have none.
+    pub(crate) fn gain(self, summary: &VariantSummary) -> Option<Gain> {
+        match self {
+            Metric::Goodput | Metric::Received => summary.gain,
+            Metric::Closed | Metric::Acknowledged => None,
+        }
+    }
+
+    fn stats(self, summary: &VariantSummary) -> Option<Stats> {
+        match self {
+            Metric::Goodput => summary.goodput_bps,
+            Metric::Received => Some(summary.transfers?.received_s),
+            Metric::Closed => Some(summary.transfers?.closed_s),
+            Metric::Acknowledged => Some(summary.transfers?.acknowledged_s),
+        }
+    }
+
+    /// The numbers that one run gave.
+    fn values(self, run: &Measurement) -> Vec<f64> {
+        let times = |time: fn(&midspan_scenario::record::TransferRecord) -> f64| {
+            run.transfers.iter().map(time).collect()
+        };
+        match self {
+            Metric::Goodput if run.transfers.is_empty() => vec![run.goodput_bps],
+            Metric::Goodput => Vec::new(),
+            Metric::Received => times(|transfer| transfer.received_s),
+            Metric::Closed => times(|transfer| transfer.closed_s),
+            Metric::Acknowledged => times(|transfer| transfer.acknowledged_s),
+        }
+    }
+}
+
+/// What there is to show for one variant in one cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Entry {
+    /// Trusted numbers.
+    Measured(Stats),
+    /// Too many runs were untrusted: their numbers and those of the others are not given.
+    NotMeasurable,
+    /// No run came to a trusted end.
+    NoTrustedRun,
+    /// Not run yet, not run in this cell, or not what its workload measures.
+    Absent,
+}
+
+impl Entry {
+    /// What `summary`, of a variant in `cell`, has to show of `metric`.
+    pub(crate) fn of(
+        cell: &CellSummary,
+        summary: Option<&VariantSummary>,
+        metric: Metric,
+    ) -> Entry {
+        let Some(summary) = summary else { return Entry::Absent };
+        if summary.counts.total() == 0 {
+            return Entry::Absent;
+        }
+        if cell.verdict == Verdict::NotMeasurable {
+            return Entry::NotMeasurable;
+        }
+        match metric.stats(summary) {
+            Some(stats) => Entry::Measured(stats),
+            None if summary.counts.measured == 0 => Entry::NoTrustedRun,
+            None => Entry::Absent,
+        }
+    }
+
+    /// In a table, instead of a number.
+    pub(crate) fn instead(&self) -> &'static str {
+        match self {
+            Entry::Measured(_) | Entry::Absent => "–",
+            Entry::NotMeasurable => "n/m",
+            Entry::NoTrustedRun => "failed",
+        }
+    }
+
+    /// In a plot, instead of a bar.
+    pub(crate) fn spelled_out(&self) -> &'static str {
+        match self {
+            Entry::Measured(_) | Entry::Absent => "not run",
+            Entry::NotMeasurable => "not measurable here",
+            Entry::NoTrustedRun => "no run succeeded",
+        }
+    }
+}
+
+/// Each number that the measured runs of `variant` in a cell gave, in the runs' order. Of a run
+/// that was repeated only the last record counts.
+pub(crate) fn run_values(
+    records: &[Record],
+    labels: &BTreeMap<String, String>,
+    variant: Variant,
+    metric: Metric,
+) -> Vec<f64> {
+    let runs: BTreeMap<u32, &Record> = records
+        .iter()
+        .filter(|record| record.cell == *labels && record.variant == variant)
+        .map(|record| (record.repetition, record))
+        .collect();
+    let measured = runs.values().filter_map(|record| measurement(record));
+    let values = measured.flat_map(|run| metric.values(run));
+    values.filter(|value| value.is_finite()).collect()
+}
+
+/// What a record measured, if it is trusted.
+pub(crate) fn measurement(record: &Record) -> Option<&Measurement> {
+    match &record.outcome {
+        Outcome::Measured(measurement) => Some(measurement),
+        Outcome::Untrusted { .. } | Outcome::Failed { .. } => None,
+    }
+}
+
+/// What a paper reports for one variant in one cell. Where it states a gain only, the value follows
+/// from the paper's own number without a proxy, or else from ours.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Paper {
+    /// Goodput in bit/s, as stated.
+    pub(crate) goodput: Option<f64>,
+    /// Factor over no proxy, as stated.
+    pub(crate) gain: Option<f64>,
+    /// What the scenario says of these numbers.
+    pub(crate) notes: Vec<String>,
+}
+
+impl Paper {
+    pub(crate) fn of(summary: &VariantSummary) -> Paper {
+        let reported = &summary.reported;
+        Paper {
+            goodput: reported.iter().find_map(|one| one.goodput).map(|rate| rate.as_bps() as f64),
+            gain: reported.iter().find_map(|one| one.gain),
+            notes: reported.iter().filter_map(|one| one.note.clone()).collect(),
+        }
+    }
+
+    /// The goodput in Mbit/s, as the paper prints it.
+    pub(crate) fn goodput_text(&self) -> Option<String> {
+        self.goodput.map(|bps| shortest(bps / 1e6))
+    }
+
+    /// The gain, as the paper prints it.
+    pub(crate) fn gain_text(&self) -> Option<String> {
+        self.gain.map(|gain| format!("{} x", shortest(gain)))
+    }
+
+    /// `paper: 949 Mbit/s, gain 7 x`, and its notes.
+    pub(crate) fn in_words(&self) -> String {
+        let numbers = [
+            self.goodput_text().map(|goodput| format!("{goodput} Mbit/s")),
+            self.gain_text().map(|gain| format!("gain {gain}")),
+        ];
+        let mut parts: Vec<String> = numbers.into_iter().flatten().collect();
+        parts.extend(self.notes.iter().cloned());
+        format!("paper: {}", parts.join(", "))
+    }
+
+    /// Whether there is a number.
+    pub(crate) fn has_number(&self) -> bool {
+        self.goodput.is_some() || self.gain.is_some()
+    }
+
+    /// Where the paper's mark stands on a plot of goodput.
+    pub(crate) fn mark(&self, cell: &CellSummary) -> Option<f64> {
+        let baseline = || {
+            let none = cell.variant(Variant::None)?;
+            let ours = match Entry::of(cell, Some(none), Metric::Goodput) {
+                Entry::Measured(stats) => Some(stats.mean),
+                _ => None,
+            };
+            Paper::of(none).goodput.or(ours)
+        };
+        self.goodput.or_else(|| Some(self.gain? * baseline()?))
+    }
+}
+
+/// A cell's point on every axis, in words: `0.5 % loss, 1 ms proxy rtt (upload)`. Empty without a
+/// sweep.
+pub(crate) fn cell_name(scenario: &Scenario, labels: &BTreeMap<String, String>) -> String {
+    let points = || scenario.axes.iter().filter_map(|axis| Some((axis, labels.get(&axis.name)?)));
+    let (directions, others): (Vec<_>, Vec<_>) =
+        points().partition(|(axis, _)| axis.name == DIRECTION);
+    let others: Vec<String> =
+        others.iter().map(|(axis, label)| format!("{label} {}", axis_name(&axis.name))).collect();
+    let mut name = others.join(", ");
+    for (_, direction) in directions {
+        let space = if name.is_empty() { "" } else { " " };
+        name.push_str(&format!("{space}({direction})"));
+    }
+    name
+}
+
+/// The axis whose labels need no name beside them: `upload`, `download`.
+const DIRECTION: &str = "direction";
+
+/// An axis' name as prose.
+pub(crate) fn axis_name(axis: &str) -> String {
+    axis.replace('_', " ")
+}
+
+/// Who sends, if it is the same in all of the scenario's cells.
+pub(crate) fn common_direction(scenario: &Scenario) -> Option<Direction> {
+    let mut directions = scenario.cells().iter().map(|cell| match &cell.spec.workload {
+        Workload::Bulk(bulk) => bulk.direction,
+        Workload::Transfer(transfer) => transfer.direction,
+    });
+    let first = directions.next()?;
+    directions.all(|direction| direction == first).then_some(first)
+}
+
+/// What must be said of runs that gave no number: one sentence for each cell and cause.
+pub(crate) fn troubles(scenario: &Scenario, summary: &Summary) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for cell in &summary.cells {
+        let name = cell_name(scenario, &cell.labels);
+        if cell.verdict == Verdict::NotMeasurable {
+            let reasons = cell.variants.iter().flat_map(|variant| &variant.reasons);
+            let place = if name.is_empty() { String::new() } else { format!("{name}: ") };
+            sentences.push(format!("{place}{}", not_measurable(cell.counts, reasons)));
+            continue;
+        }
+        for variant in &cell.variants {
+            let place = [name.as_str(), variant_name(variant.variant)];
+            let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+            if let Some(what) = trouble(variant) {
+                sentences.push(format!("{}: {what}", place.join(", ")));
+            }
+        }
+    }
+    sentences
+}
+
+/// `not measurable here: 3 of 9 runs untrusted: emulator p99 lateness 240 us`.
+pub(crate) fn not_measurable<'a>(
+    counts: Counts,
+    reasons: impl IntoIterator<Item = &'a String>,
+) -> String {
+    format!(
+        "not measurable here: {} of {} runs untrusted{}",
+        counts.untrusted,
+        counts.total(),
+        listed(reasons)
+    )
+}
+
+fn trouble(variant: &VariantSummary) -> Option<String> {
+    let counts = variant.counts;
+    let kinds: Vec<String> = [(counts.untrusted, "untrusted"), (counts.failed, "failed")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, kind)| format!("{count} of {} runs {kind}", counts.total()))
+        .collect();
+    let what = format!("{}{}", kinds.join(" and "), listed(&variant.reasons));
+    (!kinds.is_empty()).then_some(what)
+}
+
+/// At most three of `reasons`, each once, after a colon.
+fn listed<'a>(reasons: impl IntoIterator<Item = &'a String>) -> String {
+    const SHOWN: usize = 3;
+    let mut all: Vec<&str> = Vec::new();
+    for reason in reasons {
+        if !all.contains(&reason.as_str()) {
+            all.push(reason);
+        }
+    }
+    let more = all.len().saturating_sub(SHOWN);
+    all.truncate(SHOWN);
+    let mut text = all.join("; ");
+    if more > 0 {
+        text.push_str(&format!("; and {more} other reasons"));
+    }
+    if text.is_empty() { text } else { format!(": {text}") }
+}
+
+/// What a reader calls a variant.
+pub(crate) fn variant_name(variant: Variant) -> &'static str {
+    match variant {
+        Variant::None => "no proxy",
+        Variant::Midspan => "Midspan",
+        Variant::Haproxy => "HAProxy",
+    }
+}
