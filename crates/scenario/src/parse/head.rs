@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use midspan_units::Rate;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -79,6 +80,9 @@ struct ShortKeys {
     variants: Option<Spanned<Vec<Variant>>>,
     #[serde(default)]
     sweep: BTreeMap<Spanned<String>, Spanned<Vec<Spanned<String>>>>,
+    /// Stays untyped: it is merged into the full version's before that is read.
+    #[serde(default, rename = "workload")]
+    _workload: IgnoredAny,
 }
 
 impl Head {
@@ -205,9 +209,9 @@ impl<'t> Short<'t> {
     /// Reads `[short]`.
     pub(crate) fn parse(source: Source<'t>, value: Spanned<DeValue<'t>>) -> Result<Self, Error> {
         let place = value.span();
-        let mut keys = table(source, "short", value)?;
-        let workload = match keys.remove("workload") {
-            Some(workload) => table(source, "short.workload", workload)?,
+        let keys = table(source, "short", value)?;
+        let workload = match keys.get("workload") {
+            Some(workload) => table(source, "short.workload", workload.clone())?,
             None => DeTable::new(),
         };
         let mut keys: ShortKeys = read(source, keys, place.clone()).map_err(|(_, error)| error)?;

@@ -101,7 +101,11 @@ fn build_short<'t>(
     let head = short.head(source, &full.head)?;
     let template = short.template(source, &full.template)?;
     let sweep = full.sweep.narrowed(&short.sweep)?;
-    let scenario = build(source, &head, &template, &sweep, &sweep.choices())?;
+    let scenario =
+        build(source, &head, &template, &sweep, &sweep.choices()).map_err(|mut error| {
+            error.what.push_str(" (in the short version)");
+            error
+        })?;
     if scenario.cells.is_empty() {
         return Err(source.error(&short.place, "`skip` leaves no cell to the short version"));
     }

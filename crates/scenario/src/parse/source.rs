@@ -45,7 +45,7 @@ pub(crate) fn unknown<'n>(
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 4)
         .min();
-    let list = known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    let list = quoted(&known);
     match nearest {
         Some((_, candidate)) => {
             format!("unknown {kind} `{name}`; did you mean `{candidate}`? Known here: {list}")
@@ -53,6 +53,11 @@ pub(crate) fn unknown<'n>(
         None if known.is_empty() => format!("unknown {kind} `{name}`; there are none here"),
         None => format!("unknown {kind} `{name}`; known here: {list}"),
     }
+}
+
+/// Names as they stand in an error.
+pub(crate) fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Serde speaks of fields and types; the reader of a scenario file thinks of keys and values.
@@ -77,20 +82,24 @@ fn reword(message: &str) -> String {
     message
 }
 
-/// Levenshtein's edit distance.
+/// Edits from `a` to `b`: characters put in, taken out or changed, and neighbours swapped (the
+/// optimal string alignment distance).
 fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let change = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let changed = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = changed.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(least);
         }
+        rows.push(row);
     }
-    row[b.len()]
+    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
@@ -102,6 +111,7 @@ mod tests {
         assert_eq!(distance("loss", "loss"), 0);
         assert_eq!(distance("los", "loss"), 1);
         assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("eu", "ue"), 1);
         assert_eq!(distance("", "abc"), 3);
     }
 

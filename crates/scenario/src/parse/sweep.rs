@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::source::{Place, Source, unknown};
+use super::source::{Place, Source, quoted, unknown};
 use crate::{Axis, Error};
 
 /// A sweep of more cells than this is a mistake.
@@ -134,9 +134,14 @@ impl<'t> Sweep<'t> {
             return Err(self.source.error(&axis.span(), unknown("axis", axis.get_ref(), known)));
         };
         if found.points.iter().all(|point| point.label != *label.get_ref()) {
-            let kind = format!("point of axis `{}`", found.name);
-            let known = found.points.iter().map(|point| point.label.as_str());
-            return Err(self.source.error(&label.span(), unknown(&kind, label.get_ref(), known)));
+            let points: Vec<&str> = found.points.iter().map(|point| point.label.as_str()).collect();
+            let what = format!(
+                "axis `{}` has no point `{}`; it has {}",
+                found.name,
+                label.get_ref(),
+                quoted(&points)
+            );
+            return Err(self.source.error(&label.span(), what));
         }
         Ok(())
     }
@@ -257,8 +262,9 @@ impl<'t> Choice<'_, 't> {
             (Values::One(value), None) => Ok(value),
             (Values::Fields(fields), Some(field)) => fields.get(field).ok_or_else(|| {
                 let known = fields.keys().map(|field| field.get_ref().as_ref());
-                let what = unknown(&format!("field of `{}`", point.label), field, known);
-                source.error(place, format!("{what} (line {})", source.line(&point.place)))
+                let what = unknown("field", field, known);
+                let line = source.line(&point.place);
+                source.error(place, format!("{what} (point `{}` of line {line})", point.label))
             }),
             (Values::One(_), Some(_)) => {
                 let what = format!("axis `{axis}` has plain values; write `${axis}`");
