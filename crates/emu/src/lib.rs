@@ -1,1 +1,29 @@
-//! placeholder
+//! The path's elements against the real clock: an emulated link between two network namespaces.
+//!
+//! [`start`] takes a [`Link`](midspan_path::Link), makes an interface for it in each of two
+//! namespaces, and runs a thread that moves packets from one to the other: in at the time the
+//! clock shows when they are read, out at the time that the link's elements intend. Elements see
+//! wire packets: TCP super-packets are taken from the kernel whole, because that is what makes
+//! 1 Gbit/s affordable, and cut before anything is decided about them.
+//!
+//! Every emulator reports its own accuracy ([`Report`]): how late packets left, and how many were
+//! lost that no element meant to lose. [`Report::distrust`] says whether a run can be believed.
+//!
+//! This crate does not give interfaces addresses or routes, and knows nothing of scenarios.
+//! `docs/emu.md` describes the mechanism and its accuracy.
+
+mod checksum;
+mod emulator;
+mod engine;
+mod packet;
+mod port;
+mod report;
+mod segment;
+mod timing;
+mod vnet;
+
+pub use emulator::{Emulator, Error, LinkConfig, start};
+pub use packet::WirePacket;
+pub use port::{Backend, PortConfig};
+pub use report::{Distribution, Distrust, Drops, Report};
+pub use timing::Scheduling;

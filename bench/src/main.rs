@@ -1,0 +1,27 @@
+//! Midspan's benchmarks: each prints a table, and keeps its run when told to.
+
+mod emu;
+mod flow;
+mod record;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Midspan's benchmarks", version)]
+struct Arguments {
+    #[command(subcommand)]
+    benchmark: Benchmark,
+}
+
+#[derive(Subcommand)]
+enum Benchmark {
+    /// Rate and lateness of the emulated link: one bulk TCP flow at 1 and 50 ms round trip.
+    Emu(emu::Options),
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().benchmark {
+        Benchmark::Emu(options) => emu::run(&options),
+    }
+}

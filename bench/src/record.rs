@@ -1,0 +1,56 @@
+//! Keeping a run: raw results, summary, machine and command, in a directory of its own.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// Writes a run of benchmark `name` under `bench/runs/<date>-<name>/`; an earlier run of the same
+/// day is replaced. `raw` becomes one JSON object a line.
+pub(crate) fn keep<T: Serialize>(name: &str, raw: &[T], summary: &str) -> Result<PathBuf> {
+    let runs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("runs");
+    let directory = runs.join(format!("{}-{name}", today()?));
+    fs::create_dir_all(&directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+    let mut lines = String::new();
+    for run in raw {
+        lines += &(serde_json::to_string(run)? + "\n");
+    }
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let command = format!("./run bench {}\n", arguments.join(" "));
+    for (file, text) in [
+        ("raw.jsonl", lines.as_str()),
+        ("summary.txt", summary),
+        ("machine.txt", &machine()),
+        ("command.txt", &command),
+    ] {
+        let path = directory.join(file);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(directory)
+}
+
+fn today() -> Result<String> {
+    let output = Command::new("date").arg("+%F").output().context("cannot run `date`")?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// Processor, memory and kernel, as far as /proc tells.
+fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let field = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split(':').nth(1)).unwrap_or("unknown").trim().to_owned()
+    };
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    format!(
+        "processor: {cpus} x {}\nmemory: {}\nkernel: {} {}\n",
+        field(&read("/proc/cpuinfo"), "model name"),
+        field(&read("/proc/meminfo"), "MemTotal"),
+        read("/proc/sys/kernel/osrelease").trim(),
+        read("/proc/sys/kernel/version").trim(),
+    )
+}

@@ -1,0 +1,171 @@
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use midspan_path::Link;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::engine::{Command, Engine, Snapshot};
+use crate::packet::WirePacket;
+use crate::port::{Backend, Monitor, Port, PortConfig};
+use crate::report::Report;
+
+/// An emulated link: its name in reports and its two ends.
+#[derive(Debug, Clone)]
+pub struct LinkConfig {
+    /// The link's name, in reports and reasons.
+    pub name: String,
+    /// How packets pass between the ends' interfaces and the emulator.
+    pub backend: Backend,
+    /// The end towards the UE: what comes in here goes through the link's `up` elements.
+    pub left: PortConfig,
+    /// The end towards the server: what comes in here goes through the link's `down` elements.
+    pub right: PortConfig,
+}
+
+/// Why a link could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An interface could not be made.
+    #[error("link {link}: cannot make interface {interface}: {source}")]
+    Port {
+        /// The link's name.
+        link: String,
+        /// The interface's.
+        interface: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The emulator's thread could not be started.
+    #[error("link {link}: cannot start its thread: {source}")]
+    Thread {
+        /// The link's name.
+        link: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Makes both interfaces, up and with their MTUs but without addresses and routes, and starts
+/// moving packets between them through `link`.
+///
+/// # Errors
+/// When an interface cannot be made or the thread cannot be started; nothing is left behind then.
+pub fn start(config: LinkConfig, link: Link<WirePacket>) -> Result<Emulator, Error> {
+    let open = |port: &PortConfig| {
+        Port::open(port, config.backend).map_err(|source| Error::Port {
+            link: config.name.clone(),
+            interface: port.interface.clone(),
+            source,
+        })
+    };
+    let (left, left_monitor) = open(&config.left)?;
+    let (right, right_monitor) = open(&config.right)?;
+    let thread_error = |source| Error::Thread { link: config.name.clone(), source };
+    let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
+        .map_err(|error| thread_error(error.into()))?;
+    let wake = Arc::new(wake);
+    let (commands, receiver) = channel();
+    let engine = Engine::new([left, right], link, wake.clone(), receiver);
+    let thread = thread::Builder::new()
+        .name(format!("emu-{}", config.name))
+        .spawn(move || engine.run())
+        .map_err(thread_error)?;
+    Ok(Emulator {
+        name: config.name,
+        commands: Some(commands),
+        wake,
+        thread: Some(thread),
+        monitors: [left_monitor, right_monitor],
+        drops_before: AtomicU64::new(0),
+    })
+}
+
+/// A running link. It stops, and its interfaces vanish, when this value is dropped.
+#[derive(Debug)]
+pub struct Emulator {
+    name: String,
+    /// Its closing is what ends the thread.
+    commands: Option<Sender<Command>>,
+    wake: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    monitors: [Monitor; 2],
+    /// Drops that the monitors had counted when measuring last began.
+    drops_before: AtomicU64,
+}
+
+impl Emulator {
+    /// What the link did since it started, or since [`Emulator::restart_statistics`].
+    pub fn report(&self) -> Report {
+        let (reply, answer) = channel();
+        self.command(Command::Report(reply));
+        let mut snapshot = answer.recv().unwrap_or_else(|_| Snapshot::of_a_dead_thread());
+        match self.kernel_drops() {
+            Ok(drops) => {
+                let before = self.drops_before.load(Ordering::Relaxed);
+                snapshot.drops.not_taken = drops.saturating_sub(before);
+            }
+            Err(error) => {
+                snapshot.failure.get_or_insert(format!("cannot count drops: {error}"));
+            }
+        }
+        let [up, down] = snapshot.counters;
+        Report {
+            name: self.name.clone(),
+            elapsed: snapshot.elapsed,
+            lateness: snapshot.lateness.distribution(),
+            intake_gap: snapshot.intake_gap.distribution(),
+            drops: snapshot.drops,
+            up,
+            down,
+            cpu: snapshot.cpu,
+            scheduling: snapshot.scheduling,
+            failure: snapshot.failure,
+        }
+    }
+
+    /// Forgets what was measured so far: the warm-up is over. Packets in the link stay there.
+    pub fn restart_statistics(&self) {
+        // A failure to count shows in the next report, which counts again.
+        let drops = self.kernel_drops().unwrap_or_default();
+        self.drops_before.store(drops, Ordering::Relaxed);
+        self.command(Command::Reset);
+    }
+
+    /// Stops the link and says what it did. Packets still in it are gone.
+    pub fn stop(self) -> Report {
+        self.report()
+    }
+
+    /// Has the thread carry a command out. One that has died answers nothing, which is noticed by
+    /// whoever waits for the answer.
+    fn command(&self, command: Command) {
+        if let Some(commands) = &self.commands {
+            let _ = commands.send(command);
+            self.call();
+        }
+    }
+
+    /// Wakes the thread. An eventfd refuses only when it is about to overflow, and then it wakes.
+    fn call(&self) {
+        let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn kernel_drops(&self) -> io::Result<u64> {
+        Ok(self.monitors[0].drops()? + self.monitors[1].drops()?)
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.commands = None;
+        self.call();
+        if let Some(thread) = self.thread.take() {
+            // A panic in the thread has been printed, and a dying link must not take more along.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A packet as it is on the wire, in a buffer that is used again.
+
+use std::cell::RefCell;
+
+use midspan_path::{Ecn, Packet};
+
+use crate::checksum;
+use crate::vnet::Partial;
+
+/// Room before the IP header for what a port writes there: virtio-net and Ethernet headers.
+pub(crate) const HEADROOM: usize = 24;
+
+/// Bytes that the packets of one emulator thread may hold together. A path with queues that have
+/// limits stays far below; this one keeps a path without from taking the machine's memory.
+const MEMORY_LIMIT: usize = 1 << 30;
+
+/// Room for an ordinary packet, so that a buffer that held an acknowledgement can hold data next.
+const LEAST_CAPACITY: usize = 2048;
+
+/// One wire packet: an IPv4 or IPv6 packet no larger than the link's MTU.
+///
+/// Its transport checksum may be partial (the pseudo-header's sum only), as offloading network
+/// cards have it; whoever writes it out says so to the kernel.
+#[derive(Debug)]
+pub struct WirePacket {
+    /// [`HEADROOM`], then the packet.
+    buffer: Vec<u8>,
+    pub(crate) partial: Option<Partial>,
+    burst: u64,
+}
+
+impl WirePacket {
+    /// A packet that consists of `head` followed by `body`, which must begin with at least an
+    /// IPv4 header or an IPv6 header. `None` when packets hold too much memory already.
+    pub(crate) fn new(
+        head: &[u8],
+        body: &[u8],
+        partial: Option<Partial>,
+        burst: u64,
+    ) -> Option<WirePacket> {
+        let bytes = HEADROOM + head.len() + body.len();
+        let mut buffer = POOL.with_borrow_mut(|pool| pool.take(bytes))?;
+        buffer.extend_from_slice(&[0; HEADROOM]);
+        buffer.extend_from_slice(head);
+        buffer.extend_from_slice(body);
+        Some(WirePacket { buffer, partial, burst })
+    }
+
+    /// The packet, from its IP header on.
+    pub(crate) fn ip(&self) -> &[u8] {
+        &self.buffer[HEADROOM..]
+    }
+
+    /// The packet, from its IP header on.
+    pub(crate) fn ip_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[HEADROOM..]
+    }
+
+    /// The packet with `framing` (at most [`HEADROOM`] bytes) before it, in one piece.
+    pub(crate) fn framed(&mut self, framing: &[u8]) -> &[u8] {
+        let start = HEADROOM - framing.len();
+        self.buffer[start..HEADROOM].copy_from_slice(framing);
+        &self.buffer[start..]
+    }
+
+    fn is_ipv6(&self) -> bool {
+        self.ip()[0] >> 4 == 6
+    }
+}
+
+impl Packet for WirePacket {
+    fn wire_bytes(&self) -> u32 {
+        self.ip().len() as u32
+    }
+
+    fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    fn ecn(&self) -> Ecn {
+        let ip = self.ip();
+        match if self.is_ipv6() { ip[1] >> 4 } else { ip[1] } & 3 {
+            0 => Ecn::NotEct,
+            1 => Ecn::Ect1,
+            2 => Ecn::Ect0,
+            _ => Ecn::Ce,
+        }
+    }
+
+    fn mark_ce(&mut self) {
+        let ipv6 = self.is_ipv6();
+        let ip = self.ip_mut();
+        if ipv6 {
+            ip[1] |= 0x30;
+            return;
+        }
+        let old = u16::from_be_bytes([ip[0], ip[1]]);
+        ip[1] |= 3;
+        let new = u16::from_be_bytes([ip[0], ip[1]]);
+        let sum = !u16::from_be_bytes([ip[10], ip[11]]);
+        ip[10..12].copy_from_slice(&(!checksum::replace(sum, old, new)).to_be_bytes());
+    }
+}
+
+impl Drop for WirePacket {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        // A thread that is ending has no pool any more; then the buffer is simply freed.
+        let _ = POOL.try_with(|pool| pool.borrow_mut().put_back(buffer));
+    }
+}
+
+thread_local! {
+    /// Packets live and die on their emulator's thread, so their pool needs no lock.
+    static POOL: RefCell<Pool> = const { RefCell::new(Pool { free: Vec::new(), held: 0 }) };
+}
+
+/// Buffers used before, the most recent (and so the likeliest still in cache) last.
+struct Pool {
+    free: Vec<Vec<u8>>,
+    /// Bytes in packets that are alive.
+    held: usize,
+}
+
+impl Pool {
+    fn take(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        if self.held >= MEMORY_LIMIT {
+            return None;
+        }
+        let mut buffer = self.free.pop().unwrap_or_default();
+        buffer.reserve(bytes.max(LEAST_CAPACITY));
+        self.held += buffer.capacity();
+        Some(buffer)
+    }
+
+    fn put_back(&mut self, mut buffer: Vec<u8>) {
+        self.held = self.held.saturating_sub(buffer.capacity());
+        buffer.clear();
+        self.free.push(buffer);
+    }
+}

@@ -1,0 +1,65 @@
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+
+use midspan_sys::netlink::Netlink;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::{Intake, Monitor, PortConfig, bring_up, kernel};
+use crate::packet::WirePacket;
+use crate::vnet::{self, VnetHeader};
+
+/// A TUN device that belongs to this descriptor: the kernel removes it when that closes.
+#[derive(Debug)]
+pub(crate) struct Tun {
+    device: OwnedFd,
+}
+
+/// Opens the device from which TUN interfaces are made.
+pub(crate) fn open_device() -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(rustix::fs::open("/dev/net/tun", flags, Mode::empty())?)
+}
+
+impl Tun {
+    pub(crate) fn open(config: &PortConfig) -> io::Result<(Tun, Monitor)> {
+        config.netns.run(|| {
+            // The interface appears in the namespace in which the device was opened.
+            let device = open_device()
+                .map_err(|error| io::Error::new(error.kind(), format!("/dev/net/tun: {error}")))?;
+            kernel::make_tun(device.as_fd(), &config.interface)?;
+            let mut netlink = Netlink::open()?;
+            bring_up(&mut netlink, &config.interface, config.mtu)?;
+            let interfaces = Mutex::new(vec![(netlink, config.interface.clone())]);
+            Ok((Tun { device }, Monitor { interfaces, socket: None }))
+        })?
+    }
+
+    pub(crate) fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Intake<'a>> {
+        let read = match rustix::io::read(&self.device, &mut *buffer) {
+            Ok(read) => read,
+            Err(Errno::AGAIN) => return Ok(Intake::Empty),
+            Err(error) => return Err(error.into()),
+        };
+        let Some((header, packet)) = buffer[..read].split_first_chunk::<{ vnet::LEN }>() else {
+            return Ok(Intake::Unreadable);
+        };
+        Ok(match VnetHeader::parse(header) {
+            Some(header) => Intake::Packet(header, packet),
+            None => Intake::Unreadable,
+        })
+    }
+
+    pub(crate) fn write(&self, packet: &mut WirePacket) -> io::Result<()> {
+        let header = VnetHeader::for_wire(packet.partial);
+        rustix::io::write(&self.device, packet.framed(&header))?;
+        Ok(())
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
