@@ -4,6 +4,7 @@
 //!   with file and line, and spreads the sweep into typed [`Cell`]s.
 //! - [`record`] is one run's result, one JSON object a line.
 //! - [`summary`] turns records into statistics, cell by cell.
+//! - [`reference`](mod@reference) sets them beside curves that a real kernel gave on the same paths.
 //!
 //! Pure: parsing takes text, not a path, and nothing here reads a clock or a file. Nothing here
 //! runs a scenario either: that is a backend's work.
@@ -13,6 +14,7 @@ mod error;
 mod host;
 mod parse;
 pub mod record;
+pub mod reference;
 mod relay;
 mod scenario;
 mod spec;
