@@ -33,7 +33,8 @@ pub struct CellSummary {
     pub counts: Counts,
     /// Whether this cell can be measured here.
     pub verdict: Verdict,
-    /// In the scenario's order, variants without a record included.
+    /// In the scenario's order, variants without a record included; then others that have records,
+    /// as when the file has dropped a variant since.
     pub variants: Vec<VariantSummary>,
 }
 
@@ -139,8 +140,8 @@ pub enum Foreign {
         /// Its place among the records, from 0.
         index: usize,
     },
-    /// From a cell, or of a variant, that the scenario does not run.
-    #[error("record {index} is of a cell or variant that scenario `{scenario}` does not have")]
+    /// From a cell that the scenario does not have.
+    #[error("record {index} is of a cell that scenario `{scenario}` does not have")]
     Cell {
         /// Its place among the records, from 0.
         index: usize,
@@ -164,10 +165,16 @@ impl Summary {
             .map(|cell| {
                 let of = |variant| of_variant(&runs, &cell.labels, variant);
                 let none = of(Variant::None);
-                let variants: Vec<VariantSummary> = cell
-                    .variants
-                    .iter()
-                    .map(|&variant| VariantSummary {
+                let recorded = runs.keys().filter(|(labels, ..)| **labels == cell.labels);
+                let mut variants = cell.variants.clone();
+                for (_, variant, _) in recorded {
+                    if !variants.contains(variant) {
+                        variants.push(*variant);
+                    }
+                }
+                let variants: Vec<VariantSummary> = variants
+                    .into_iter()
+                    .map(|variant| VariantSummary {
                         reported: scenario.reported_for(&cell.labels, variant).cloned().collect(),
                         ..VariantSummary::of(variant, &of(variant), &none)
                     })
@@ -309,10 +316,7 @@ fn check(scenario: &Scenario, records: &[Record]) -> Result<(), Foreign> {
         if record.backend != records[0].backend {
             return Err(Foreign::Backend { index });
         }
-        let known = scenario
-            .cells()
-            .iter()
-            .any(|cell| cell.labels == record.cell && cell.variants.contains(&record.variant));
+        let known = scenario.cells().iter().any(|cell| cell.labels == record.cell);
         if !known {
             return Err(Foreign::Cell { index, scenario: scenario.name.clone() });
         }

@@ -310,29 +310,32 @@ fn axis_points<'t>(
 
 fn axis_point<'t>(source: Source<'t>, point: Spanned<DeValue<'t>>) -> Result<Point<'t>, Error> {
     let place = point.span();
-    let label = match point.get_ref() {
-        DeValue::String(text) => text.clone().into_owned(),
-        DeValue::Integer(number) => number.to_string(),
-        DeValue::Float(number) => number.to_string(),
-        DeValue::Boolean(truth) => truth.to_string(),
-        DeValue::Table(_) => return labelled_point(source, place, point.into_inner()),
-        DeValue::Array(_) | DeValue::Datetime(_) => {
-            let what = "a point is text, a number, or a table with a `label` and the values that go together";
-            return Err(source.error(&place, what));
-        }
+    let (label, values) = match point.into_inner() {
+        DeValue::Table(mut fields) => match fields.remove("label").map(Spanned::into_inner) {
+            Some(DeValue::String(label)) => (label.into_owned(), Values::Fields(fields)),
+            _ => {
+                let what = "a point of several values needs a `label` of text";
+                return Err(source.error(&place, what));
+            }
+        },
+        value => match plain_label(&value) {
+            Some(label) => (label, Values::One(Spanned::new(place.clone(), value))),
+            None => {
+                let what = "a point is text, a number, or a table with a `label` and the values \
+                            that go together";
+                return Err(source.error(&place, what));
+            }
+        },
     };
-    Ok(Point { label, place, values: Values::One(point) })
+    Ok(Point { label, place, values })
 }
 
-fn labelled_point<'t>(
-    source: Source<'t>,
-    place: Place,
-    table: DeValue<'t>,
-) -> Result<Point<'t>, Error> {
-    let DeValue::Table(mut fields) = table else { unreachable!("the caller matched a table") };
-    let label = fields.remove("label").map(Spanned::into_inner);
-    let Some(DeValue::String(label)) = label else {
-        return Err(source.error(&place, "a point of several values needs a `label` of text"));
-    };
-    Ok(Point { label: label.into_owned(), place, values: Values::Fields(fields) })
+fn plain_label(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.clone().into_owned()),
+        DeValue::Integer(number) => Some(number.to_string()),
+        DeValue::Float(number) => Some(number.to_string()),
+        DeValue::Boolean(truth) => Some(truth.to_string()),
+        DeValue::Array(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
+    }
 }

@@ -1,0 +1,184 @@
+//! Records into statistics.
+
+use std::collections::BTreeMap;
+
+use midspan_scenario::Scenario;
+use midspan_scenario::record::{
+    Backend, Measurement, Outcome, Record, SCHEMA, TransferRecord, Variant,
+};
+use midspan_scenario::summary::{Counts, Foreign, Summary, Verdict};
+
+const FILE: &str = r#"
+name = "two"
+title = "Two cells"
+repetitions = 3
+variants = ["none", "midspan"]
+[path.access]
+up = [{ loss = { share = "$loss" } }]
+[path.wide]
+up = [{ delay = "10 ms" }]
+[workload]
+kind = "bulk"
+direction = "upload"
+time = "2 s"
+[sweep]
+loss = ["0 %", "1 %"]
+[[reported]]
+cell = { loss = "1 %" }
+variants = ["midspan"]
+gain = 115.5
+"#;
+
+fn scenario() -> Scenario {
+    Scenario::parse(FILE, "two.toml").unwrap()
+}
+
+fn record(loss: &str, variant: Variant, repetition: u32, outcome: Outcome) -> Record {
+    Record {
+        schema: SCHEMA,
+        scenario: "two".into(),
+        digest: scenario().digest(),
+        backend: Backend::Live,
+        cell: BTreeMap::from([("loss".to_owned(), loss.to_owned())]),
+        variant,
+        repetition,
+        seed: 1,
+        started_unix_ms: 0,
+        outcome,
+    }
+}
+
+fn measured(goodput_bps: f64, transfers: Vec<TransferRecord>) -> Outcome {
+    Outcome::Measured(Measurement {
+        goodput_bps,
+        acknowledged_bps: goodput_bps * 1.01,
+        measured_s: 2.0,
+        sender_retransmits: 7,
+        flows_bps: vec![goodput_bps],
+        transfers,
+        legs: Vec::new(),
+        links: Vec::new(),
+    })
+}
+
+fn goodput(loss: &str, variant: Variant, repetition: u32, mbps: f64) -> Record {
+    record(loss, variant, repetition, measured(mbps * 1e6, Vec::new()))
+}
+
+fn untrusted(loss: &str, variant: Variant, repetition: u32) -> Record {
+    let outcome = Outcome::Untrusted { reason: "the emulator fell behind".into(), links: vec![] };
+    record(loss, variant, repetition, outcome)
+}
+
+#[test]
+fn statistics_and_paired_gain() {
+    // Out of order, as a resumed sweep leaves them.
+    let records = [
+        goodput("1 %", Variant::Midspan, 1, 800.0),
+        goodput("1 %", Variant::None, 0, 4.0),
+        goodput("1 %", Variant::None, 1, 8.0),
+        goodput("1 %", Variant::Midspan, 0, 100.0),
+        goodput("1 %", Variant::Midspan, 2, 999.0),
+    ];
+    let summary = Summary::of(&scenario(), &records).unwrap();
+    assert_eq!(summary.counts, Counts { measured: 5, untrusted: 0, failed: 0 });
+    let [none_yet, cell] = &summary.cells[..] else { panic!("two cells") };
+    assert_eq!(none_yet.counts.total(), 0);
+    assert_eq!(none_yet.variant(Variant::None).unwrap().goodput_bps, None);
+
+    let none = cell.variant(Variant::None).unwrap();
+    let stats = none.goodput_bps.unwrap();
+    assert_eq!((stats.n, stats.mean, stats.min, stats.max), (2, 6e6, 4e6, 8e6));
+    assert_eq!((none.gain, none.transfers), (None, None));
+
+    // Repetitions 0 and 1 have both: factors 25 and 100, whose geometric mean is 50.
+    let midspan = cell.variant(Variant::Midspan).unwrap();
+    let gain = midspan.gain.unwrap();
+    assert_eq!(gain.n, 2);
+    assert!((gain.mean - 50.0).abs() < 1e-9 && (gain.min - 25.0).abs() < 1e-9);
+    let (low, high) = gain.ci95.unwrap();
+    assert!(low < 25.0 && high > 100.0, "two runs say little: {low} to {high}");
+    assert_eq!(midspan.reported[0].gain, Some(115.5));
+    assert_eq!(midspan.sender_retransmits.unwrap().mean, 7.0);
+}
+
+#[test]
+fn more_than_a_tenth_untrusted_is_not_measurable() {
+    let verdict = |bad: u32, good: u32| {
+        let bad = (0..bad).map(|run| untrusted("0 %", Variant::None, run));
+        let good = (100..100 + good).map(|run| goodput("0 %", Variant::None, run, 1.0));
+        let records: Vec<Record> = bad.chain(good).collect();
+        let summary = Summary::of(&scenario(), &records).unwrap();
+        assert_eq!(summary.verdict, summary.cells[0].verdict);
+        assert_eq!(summary.cells[1].verdict, Verdict::Measurable);
+        summary.verdict
+    };
+    assert_eq!(verdict(1, 9), Verdict::Measurable);
+    assert_eq!(verdict(2, 9), Verdict::NotMeasurable);
+    assert_eq!(verdict(0, 0), Verdict::Measurable);
+}
+
+#[test]
+fn reasons_are_told_once_and_the_last_record_of_a_run_counts() {
+    let failed = |run| {
+        let outcome = Outcome::Failed { reason: "no relay".into() };
+        record("0 %", Variant::Midspan, run, outcome)
+    };
+    let records = [failed(0), failed(1), failed(2), goodput("0 %", Variant::Midspan, 2, 5.0)];
+    let summary = Summary::of(&scenario(), &records).unwrap();
+    let midspan = summary.cells[0].variant(Variant::Midspan).unwrap();
+    assert_eq!(midspan.counts, Counts { measured: 1, untrusted: 0, failed: 2 });
+    assert_eq!(midspan.reasons, ["no relay"]);
+    assert_eq!(midspan.gain, None);
+}
+
+#[test]
+fn transfers_gain_by_the_time_until_the_receiver_has_it_all() {
+    let transfer = |received_s| TransferRecord {
+        bytes: 1000,
+        connected_s: 0.001,
+        acknowledged_s: 0.002,
+        closed_s: 0.003,
+        received_s,
+    };
+    let times = |variant, times: [f64; 2]| {
+        record("0 %", variant, 0, measured(0.0, times.map(transfer).to_vec()))
+    };
+    let records = [times(Variant::None, [0.3, 0.5]), times(Variant::Midspan, [0.1, 0.1])];
+    let summary = Summary::of(&scenario(), &records).unwrap();
+    let midspan = summary.cells[0].variant(Variant::Midspan).unwrap();
+    assert!((midspan.gain.unwrap().mean - 4.0).abs() < 1e-9);
+    assert_eq!(midspan.goodput_bps, None);
+    let none = summary.cells[0].variant(Variant::None).unwrap().transfers.unwrap();
+    assert_eq!((none.received_s.n, none.received_s.max), (2, 0.5));
+    assert_eq!(none.closed_s.mean, 0.003);
+}
+
+#[test]
+fn foreign_records_are_refused() {
+    let scenario = scenario();
+    let good = goodput("0 %", Variant::None, 0, 1.0);
+    let refused = |record: Record| Summary::of(&scenario, &[good.clone(), record]).unwrap_err();
+    let other = Record { digest: "feed".into(), ..good.clone() };
+    assert_eq!(
+        refused(other).to_string(),
+        format!(
+            "record 1 is of scenario `two`, digest feed; wanted `two`, digest {}",
+            scenario.digest()
+        )
+    );
+    let simulated = Record { backend: Backend::Sim, ..good.clone() };
+    assert_eq!(refused(simulated), Foreign::Backend { index: 1 });
+    let elsewhere = goodput("2 %", Variant::None, 0, 1.0);
+    assert!(matches!(refused(elsewhere), Foreign::Cell { index: 1, .. }));
+}
+
+/// The digest does not hang on the variants, so a file may drop one between runs.
+#[test]
+fn a_variant_that_the_file_has_dropped_is_still_summarised() {
+    let records = [goodput("0 %", Variant::Haproxy, 0, 1.0)];
+    let summary = Summary::of(&scenario(), &records).unwrap();
+    assert_eq!(summary.cells[0].variants.len(), 3);
+    assert_eq!(summary.cells[0].variant(Variant::Haproxy).unwrap().counts.measured, 1);
+    assert_eq!(summary.cells[1].variants.len(), 2);
+}
