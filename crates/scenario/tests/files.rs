@@ -64,6 +64,16 @@ fn every_file_parses_and_its_short_version_is_short() {
 }
 
 #[test]
+fn the_example_in_the_documentation_parses() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenario.md");
+    let page = fs::read_to_string(path).unwrap();
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let scenario = Scenario::parse(example, "example").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(scenario.cells().len(), 6);
+    assert_eq!(scenario.short().unwrap().cells().len(), 2);
+}
+
+#[test]
 fn the_demo_fits_into_two_minutes() {
     let demo = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/demo.toml"));
     let with_overhead = seconds(&demo) + runs(&demo) as f64;
