@@ -113,6 +113,7 @@ impl Emulator {
             }
         }
         let [up, down] = snapshot.counters;
+        let [up_reads, down_reads] = snapshot.reads;
         Report {
             name: self.name.clone(),
             elapsed: snapshot.elapsed,
@@ -121,6 +122,8 @@ impl Emulator {
             drops: snapshot.drops,
             up,
             down,
+            up_reads,
+            down_reads,
             cpu: snapshot.cpu,
             scheduling: snapshot.scheduling,
             failure: snapshot.failure,

@@ -1,7 +1,7 @@
 //! The loop of an emulator's thread: take packets in, put packets out when they are due, sleep.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
@@ -32,6 +32,7 @@ pub(crate) struct Snapshot {
     pub(crate) intake_gap: Times,
     pub(crate) drops: Drops,
     pub(crate) counters: [Counters; 2],
+    pub(crate) reads: [u64; 2],
     pub(crate) scheduling: Scheduling,
     pub(crate) failure: Option<String>,
 }
@@ -46,6 +47,7 @@ impl Snapshot {
             intake_gap: Times::new(),
             drops: Drops::default(),
             counters: [Counters::default(), Counters::default()],
+            reads: [0, 0],
             scheduling: Scheduling::Ordinary,
             failure: Some("its thread has died".into()),
         }
@@ -85,6 +87,8 @@ struct Measured {
     lateness: Times,
     intake_gap: Times,
     drops: Drops,
+    /// Packets and super-packets taken in from each port.
+    reads: [u64; 2],
     failure: Option<String>,
 }
 
@@ -127,6 +131,7 @@ impl Engine {
                 lateness: Times::new(),
                 intake_gap: Times::new(),
                 drops: Drops::default(),
+                reads: [0, 0],
                 failure: None,
             },
         }
@@ -135,22 +140,17 @@ impl Engine {
     /// Runs until the owner is gone.
     pub(crate) fn run(mut self) {
         self.scheduling = timing::be_prompt();
-        let mut looked = timing::now();
-        let mut woke = looked;
+        let mut woke = timing::now();
         while self.obey() {
-            let now = timing::now();
-            self.measured.intake_gap.record(now.since(looked));
-            looked = now;
+            let looked = timing::now();
             self.take_in(0);
             self.take_in(1);
             let due = self.put_out();
-            if self.lanes.iter().any(|lane| lane.readable) {
-                continue;
-            }
             self.measured.intake_gap.record(timing::now().since(looked));
-            self.sleep(due.map(|due| due.max(woke + PAUSE)));
-            woke = timing::now();
-            looked = woke;
+            if !self.lanes.iter().any(|lane| lane.readable) {
+                self.sleep(due.map(|due| due.max(woke + PAUSE)));
+                woke = timing::now();
+            }
         }
     }
 
@@ -181,6 +181,7 @@ impl Engine {
             Ok(Intake::Packet(header, bytes)) => {
                 let now = timing::now();
                 self.burst += 1;
+                self.measured.reads[side] += 1;
                 let direction = &mut lane.direction;
                 let taken = segment::split(bytes, header, self.burst, |packet| {
                     direction.enqueue(now, packet);
@@ -250,13 +251,13 @@ impl Engine {
                 tv_nsec: (nanos % 1_000_000_000) as i64,
             }
         });
-        let [up, down] = &self.lanes;
-        let flags = |lane: &Lane| if lane.alive { PollFlags::IN } else { PollFlags::empty() };
-        let mut sources = [
-            PollFd::new(&up.port, flags(up)),
-            PollFd::new(&down.port, flags(down)),
-            PollFd::new(&self.wake, PollFlags::IN),
-        ];
+        let wake = self.wake.as_fd();
+        // A dead port would be reported for ever, whatever was asked; the owner's call stands in.
+        let [up, down] = self.lanes.each_ref().map(|lane| match lane.alive {
+            true => lane.port.as_fd(),
+            false => wake,
+        });
+        let mut sources = [up, down, wake].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         // Interrupted by a signal it is as if woken early.
         let _ = poll(&mut sources, timeout.as_ref());
         let readable = sources.map(|source| !source.revents().is_empty());
@@ -277,6 +278,7 @@ impl Engine {
             lateness: measured.lateness.clone(),
             intake_gap: measured.intake_gap.clone(),
             drops: measured.drops,
+            reads: measured.reads,
             counters: self
                 .lanes
                 .each_ref()
@@ -294,6 +296,7 @@ impl Engine {
         measured.lateness.reset();
         measured.intake_gap.reset();
         measured.drops = Drops::default();
+        measured.reads = [0, 0];
         for lane in &mut self.lanes {
             lane.baseline = lane.direction.counters();
         }

@@ -76,6 +76,7 @@ pub(crate) enum Intake<'a> {
 impl Port {
     /// Makes the interface, up, with its MTU and without addresses, not even a link-local one.
     pub(crate) fn open(config: &PortConfig, backend: Backend) -> io::Result<(Port, Monitor)> {
+        check_name(&config.interface)?;
         match backend {
             Backend::Tun => Tun::open(config).map(|(port, monitor)| (Port::Tun(port), monitor)),
             Backend::Packet => {
@@ -135,6 +136,16 @@ impl Monitor {
         }
         Ok(drops)
     }
+}
+
+/// `%` would have the kernel choose a number.
+fn check_name(name: &str) -> io::Result<()> {
+    let is_bad = |c: char| c.is_whitespace() || ['%', '/', ':', '\0'].contains(&c);
+    if (1..=15).contains(&name.len()) && !name.contains(is_bad) && name != "." && name != ".." {
+        return Ok(());
+    }
+    let wanted = "an interface name has 1 to 15 bytes, no space, `%`, `/` or `:` among them";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, wanted))
 }
 
 /// Makes an interface of the calling thread's namespace ready: MTU, no link-local address (so that

@@ -27,6 +27,11 @@ pub struct Report {
     pub up: Counters,
     /// What the elements from the server towards the UE did.
     pub down: Counters,
+    /// Packets and super-packets read from the left port. Fewer than the packets that went up when
+    /// the kernel handed super-packets over whole.
+    pub up_reads: u64,
+    /// Packets and super-packets read from the right port.
+    pub down_reads: u64,
     /// Processor time that the emulator's thread used.
     pub cpu: Span,
     /// How the thread is scheduled.
@@ -204,6 +209,8 @@ mod tests {
             drops: Drops::default(),
             up: Counters::default(),
             down: Counters::default(),
+            up_reads: 0,
+            down_reads: 0,
             cpu: Span::from_millis(250),
             scheduling: Scheduling::Ordinary,
             failure: None,

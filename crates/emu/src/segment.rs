@@ -168,3 +168,6 @@ fn get(bytes: &[u8], at: usize) -> u16 {
 fn put(bytes: &mut [u8], at: usize, word: u16) {
     bytes[at..at + 2].copy_from_slice(&word.to_be_bytes());
 }
+
+#[cfg(test)]
+mod tests;
