@@ -146,3 +146,55 @@ impl<P: Packet> Direction<P> {
         self.departed.push_back((at, packet));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{TestPacket, cross, direction, drain, micros};
+
+    #[test]
+    fn a_packet_enters_an_element_when_it_leaves_the_one_before() {
+        let chain = "{ rate = { rate = '1 Gbit/s' } }, { delay = '1 ms' }, \
+                     { rate = { rate = '100 Mbit/s' } }";
+        let out = cross(&mut direction(chain), &[(0, 1500), (0, 1500), (5_000, 1500)]);
+        assert_eq!(out, [(1_132, 0), (1_252, 1), (6_132, 2)]);
+    }
+
+    #[test]
+    fn room_is_made_before_it_is_asked_for() {
+        let link = "{ rate = { rate = '1 Gbit/s' } }";
+        let tight = "{ rate = { rate = '1 Gbit/s', queue = { packets = 1 } } }";
+        let out = cross(&mut direction(&format!("{link}, {tight}")), &[(0, 1500); 4]);
+        assert_eq!(out, [(24, 0), (36, 1), (48, 2), (60, 3)]);
+    }
+
+    #[test]
+    fn no_elements_pass_everything_at_once() {
+        assert_eq!(cross(&mut direction(""), &[(3, 40), (3, 40)]), [(3, 0), (3, 1)]);
+    }
+
+    #[test]
+    fn time_does_not_go_backwards() {
+        let mut link = direction("{ delay = '10 us' }");
+        link.enqueue(micros(0), TestPacket::new(0, 40));
+        assert_eq!(link.dequeue(micros(50)).unwrap().0, micros(10));
+        // Looking ahead to 50 us changed nothing after 10 us, so 20 us is still to come.
+        link.enqueue(micros(20), TestPacket::new(1, 40));
+        link.enqueue(micros(5), TestPacket::new(2, 40));
+        let times: Vec<Time> = drain(&mut link).into_iter().map(|(at, _)| at).collect();
+        assert_eq!(times, [micros(30), micros(30)]);
+    }
+
+    #[test]
+    fn what_has_left_is_inside_until_it_is_collected() {
+        let mut link = direction("{ delay = '10 us' }");
+        link.enqueue(micros(0), TestPacket::new(0, 1000));
+        link.enqueue(micros(20), TestPacket::new(1, 40));
+        let counters = link.counters();
+        assert_eq!((counters.packets_queued, counters.bytes_queued), (2, 1040));
+        assert_eq!(link.next_event(), Some(micros(10)));
+        assert_eq!(link.dequeue(micros(9)), None);
+        drain(&mut link);
+        assert_eq!((link.counters().bytes_out, link.counters().packets_queued), (1040, 0));
+    }
+}

@@ -4,7 +4,7 @@ use midspan_units::{ByteSize, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::aqm::{Aqm, Verdict};
-use crate::{Counters, Packet};
+use crate::{Counters, Ecn, Packet};
 
 /// How much a queue holds. A packet counts until its last bit has left, so the one being sent
 /// counts too; one that would not fit whole is dropped on arrival (droptail).
@@ -75,7 +75,7 @@ impl<P: Packet> Queue<P> {
             self.overflowed += 1;
             return;
         }
-        if verdict == Verdict::Mark && ecn != crate::Ecn::Ce {
+        if verdict == Verdict::Mark && ecn != Ecn::Ce {
             packet.mark_ce();
             self.marked += 1;
         }

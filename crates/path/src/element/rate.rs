@@ -1,4 +1,4 @@
-use midspan_units::{Rate, Time};
+use midspan_units::{Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::Element;
@@ -65,7 +65,7 @@ impl<P: Packet> RateLink<P> {
         let rest = work.saturating_sub(u128::from(self.early));
         let nanos = rest.div_ceil(rate);
         self.early = (nanos * rate - rest) as u64;
-        self.done = now + midspan_units::Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.done = now + Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
     }
 }
 
@@ -115,6 +115,16 @@ mod tests {
         let times: Vec<u64> = drain(&mut link).iter().map(|(at, _)| at.as_nanos()).collect();
         assert_eq!(times[..3], [2_666_667, 5_333_334, 8_000_000]);
         assert_eq!(times[8], 24_000_000);
+    }
+
+    #[test]
+    fn an_idle_link_begins_afresh() {
+        // 2000 bytes take 5,333,333.33 ns: no third of a nanosecond is owed to what comes later.
+        let mut link = direction("{ rate = { rate = '3 Mbit/s' } }");
+        link.enqueue(micros(0), TestPacket::new(0, 2000));
+        link.enqueue(micros(6_000), TestPacket::new(1, 1000));
+        let times: Vec<u64> = drain(&mut link).iter().map(|(at, _)| at.as_nanos()).collect();
+        assert_eq!(times, [5_333_334, 8_666_667]);
     }
 
     #[test]
