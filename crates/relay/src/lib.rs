@@ -1,1 +1,26 @@
-//! placeholder
+//! The split data plane: a transparent TCP relay with real sockets.
+//!
+//! Connections that the interception rules hand over are accepted in the name of the server that
+//! the client wanted, connected onward from the client's own address and port, and relayed in both
+//! directions. Every decision about a flow is [`midspan_split`]'s; this crate carries them out.
+//!
+//! [`run`] is the whole program. [`Relay`] is the same in parts, for who wants to look inside
+//! while it runs, and [`Interception`] the rules alone.
+
+mod config;
+mod counters;
+mod flow;
+mod interception;
+mod pool;
+mod relay;
+mod shared;
+mod slab;
+mod socket;
+mod store;
+mod worker;
+
+pub use config::{Config, ConfigError, InterceptionKind, LegConfig, LimitsConfig};
+pub use counters::Snapshot;
+pub use interception::{Interception, InterceptionError};
+pub use relay::{Error, Relay, run};
+pub use shared::Monitor;

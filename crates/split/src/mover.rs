@@ -1,5 +1,5 @@
-/// How a direction's bytes should be moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a direction's bytes should be moved, from what suits few to what suits many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// Through a small buffer: cheapest for small messages.
     Copy,

@@ -1,0 +1,374 @@
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use midspan_units::{ByteSize, Span};
+use serde::{Deserialize, Serialize};
+
+/// The relay's settings. Read from TOML, or built in code from [`Config::new`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Where interception hands connections to. Connections made straight to it are refused.
+    #[serde(default = "default_port")]
+    pub port: u16,
+    /// Prefixes whose connections are taken. Nothing else is taken, or ever bound as a source.
+    pub clients: Vec<IpNet>,
+    /// Who steers connections here.
+    #[serde(default)]
+    pub interception: InterceptionKind,
+    /// Worker threads; 0 is one per core.
+    #[serde(default)]
+    pub workers: usize,
+    /// Firewall mark of packets to deliver here, and number of the routing table that does it.
+    #[serde(default = "default_mark")]
+    pub mark: u32,
+    /// What the relay holds of a flow in each direction, at most, beside the sockets' buffers.
+    #[serde(default = "default_buffer")]
+    pub buffer: ByteSize,
+    /// How long a stop waits for open flows.
+    #[serde(default = "default_drain_timeout")]
+    pub drain_timeout: Span,
+    /// How long a server may take to answer before the client is reset.
+    #[serde(default = "default_connect_timeout")]
+    pub connect_timeout: Span,
+    /// The connections of clients.
+    #[serde(default)]
+    pub client_leg: LegConfig,
+    /// The connections to servers.
+    #[serde(default)]
+    pub server_leg: LegConfig,
+    /// What is taken at most.
+    #[serde(default)]
+    pub limits: LimitsConfig,
+}
+
+/// Who steers connections to the relay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InterceptionKind {
+    /// The relay installs nftables TPROXY rules and removes them when it ends.
+    #[default]
+    Nftables,
+    /// Somebody else does.
+    None,
+}
+
+/// One leg's sockets. What is absent is left to the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LegConfig {
+    /// `TCP_CONGESTION`, such as `cubic`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// `SO_RCVBUF`. Absent: the kernel tunes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_buffer: Option<ByteSize>,
+    /// `SO_SNDBUF`. Absent: the kernel tunes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_buffer: Option<ByteSize>,
+    /// `TCP_NOTSENT_LOWAT`: unsent bytes above which the socket takes no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notsent_lowat: Option<ByteSize>,
+}
+
+/// What is taken at most. Past any of these a new connection is reset and counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitsConfig {
+    /// Flows at one time. Absent: what the descriptor limit allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows: Option<u32>,
+    /// Flows at one time of one client address. Absent: as many as in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flows_per_client: Option<u32>,
+    /// Buffers and pipes in use at one time, all flows together.
+    #[serde(default = "default_buffered")]
+    pub buffered: ByteSize,
+}
+
+fn default_port() -> u16 {
+    8742
+}
+
+fn default_mark() -> u32 {
+    0x4d53
+}
+
+fn default_buffer() -> ByteSize {
+    ByteSize::from_kib(1024)
+}
+
+fn default_drain_timeout() -> Span {
+    Span::from_secs(30)
+}
+
+fn default_connect_timeout() -> Span {
+    Span::from_secs(30)
+}
+
+fn default_buffered() -> ByteSize {
+    ByteSize::from_kib(1024 * 1024)
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        LimitsConfig { flows: None, flows_per_client: None, buffered: default_buffered() }
+    }
+}
+
+/// A configuration that cannot be used: which file, which line, what is wrong, what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    file: Option<PathBuf>,
+    line: Option<usize>,
+    message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, self.line) {
+            (Some(file), Some(line)) => write!(f, "{}:{line}: ", file.display())?,
+            (Some(file), None) => write!(f, "{}: ", file.display())?,
+            (None, Some(line)) => write!(f, "line {line}: ")?,
+            (None, None) => {}
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// The defaults, for these clients.
+    pub fn new(clients: Vec<IpNet>) -> Config {
+        Config {
+            port: default_port(),
+            clients,
+            interception: InterceptionKind::default(),
+            workers: 0,
+            mark: default_mark(),
+            buffer: default_buffer(),
+            drain_timeout: default_drain_timeout(),
+            connect_timeout: default_connect_timeout(),
+            client_leg: LegConfig::default(),
+            server_leg: LegConfig::default(),
+            limits: LimitsConfig::default(),
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not a usable configuration, with the line.
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let in_file = |mut error: ConfigError| {
+            error.file = Some(path.to_owned());
+            error
+        };
+        let text = fs::read_to_string(path)
+            .map_err(|error| in_file(plain(format!("cannot be read: {error}"))))?;
+        text.parse().map_err(in_file)
+    }
+
+    /// Checks what the types alone do not.
+    ///
+    /// # Errors
+    /// The first setting that cannot be used, and what would be right.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.first_fault().map_or(Ok(()), |fault| Err(plain(fault.to_string())))
+    }
+
+    fn first_fault(&self) -> Option<Fault> {
+        let fault = |key: &[&'static str], said: &str| Some(Fault::new(key, said));
+        if self.port == 0 {
+            return fault(&["port"], "must be between 1 and 65535");
+        }
+        if self.clients.is_empty() {
+            return fault(&["clients"], "must name at least one prefix, such as \"10.0.0.0/8\"");
+        }
+        if self.mark == 0 {
+            return fault(&["mark"], "must not be 0, which every unmarked packet has");
+        }
+        if (253..=255).contains(&self.mark) {
+            return fault(
+                &["mark"],
+                "must not be 253, 254 or 255, the kernel's own routing tables",
+            );
+        }
+        if self.workers > MOST_WORKERS {
+            return fault(&["workers"], "must be at most 1024 (0 is one per core)");
+        }
+        if !(4096..=1 << 30).contains(&self.buffer.as_bytes()) {
+            return fault(&["buffer"], "must be between 4 KiB and 1 GiB");
+        }
+        if self.connect_timeout == Span::ZERO {
+            return fault(&["connect_timeout"], "must be longer than 0 s");
+        }
+        for (table, leg) in [("client_leg", &self.client_leg), ("server_leg", &self.server_leg)] {
+            if let Some((key, said)) = leg.first_fault() {
+                return fault(&[table, key], said);
+            }
+        }
+        if self.limits.flows == Some(0) {
+            return fault(&["limits", "flows"], "must be at least 1");
+        }
+        if self.limits.flows_per_client == Some(0) {
+            return fault(&["limits", "flows_per_client"], "must be at least 1");
+        }
+        if self.limits.buffered.as_bytes() < 1 << 20 {
+            return fault(&["limits", "buffered"], "must be at least 1 MiB");
+        }
+        None
+    }
+}
+
+const MOST_WORKERS: usize = 1024;
+
+impl LegConfig {
+    fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+        let sizes = [
+            ("receive_buffer", self.receive_buffer),
+            ("send_buffer", self.send_buffer),
+            ("notsent_lowat", self.notsent_lowat),
+        ];
+        for (key, size) in sizes {
+            // The kernel doubles SO_RCVBUF and SO_SNDBUF in an int.
+            if size.is_some_and(|size| !(4096..=1 << 30).contains(&size.as_bytes())) {
+                return Some((key, "must be between 4 KiB and 1 GiB"));
+            }
+        }
+        match &self.congestion_control {
+            // TCP_CA_NAME_MAX, with its terminating zero.
+            Some(name) if name.is_empty() || name.len() > 15 => {
+                Some(("congestion_control", "must be a name of 1 to 15 letters, such as \"cubic\""))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Config {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|error| ConfigError {
+            file: None,
+            line: error.span().map(|span| line_of(text, span.start)),
+            message: error.message().replace('\n', ", "),
+        })?;
+        match config.first_fault() {
+            Some(fault) => {
+                Err(ConfigError { line: fault.line_in(text), ..plain(fault.to_string()) })
+            }
+            None => Ok(config),
+        }
+    }
+}
+
+/// A setting that cannot be used, by its path in the file.
+struct Fault {
+    path: Vec<&'static str>,
+    said: String,
+}
+
+impl Fault {
+    fn new(path: &[&'static str], said: &str) -> Self {
+        Fault { path: path.to_vec(), said: said.to_owned() }
+    }
+
+    fn line_in(&self, text: &str) -> Option<usize> {
+        let document = toml::de::DeTable::parse(text).ok()?;
+        let (last, tables) = self.path.split_last()?;
+        let mut table = document.get_ref();
+        for name in tables {
+            table = table.get(*name)?.get_ref().as_table()?;
+        }
+        let (key, _) = table.get_key_value(*last)?;
+        Some(line_of(text, key.span().start))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}", self.path.join("."), self.said)
+    }
+}
+
+fn plain(message: String) -> ConfigError {
+    ConfigError { file: None, line: None, message }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    1 + text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: &str = r#"
+port = 8742
+clients = ["10.0.0.0/8", "fd00::/8"]
+interception = "nftables"
+workers = 2
+mark = 0x4d53
+buffer = "1 MiB"
+drain_timeout = "30 s"
+connect_timeout = "10 s"
+[client_leg]
+congestion_control = "cubic"
+receive_buffer = "4 MiB"
+send_buffer = "4 MiB"
+notsent_lowat = "128 KiB"
+[server_leg]
+[limits]
+flows = 1000
+flows_per_client = 100
+buffered = "256 MiB"
+"#;
+
+    fn refusal(text: &str) -> String {
+        text.parse::<Config>().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn reads_every_key_and_writes_what_it_reads() {
+        let config: Config = FULL.parse().unwrap();
+        assert_eq!(config.mark, 0x4d53);
+        assert_eq!(config.client_leg.receive_buffer, Some(ByteSize::from_kib(4096)));
+        let again: Config = toml::to_string(&config).unwrap().parse().unwrap();
+        assert_eq!(again, config);
+    }
+
+    #[test]
+    fn only_the_clients_are_required() {
+        let config: Config = "clients = [\"10.0.0.0/8\"]".parse().unwrap();
+        assert_eq!(config, Config::new(vec!["10.0.0.0/8".parse().unwrap()]));
+        assert!(refusal("port = 1").contains("clients"));
+    }
+
+    #[test]
+    fn a_refusal_names_line_fault_and_cure() {
+        for (wrong, line, words) in [
+            ("port = 8742", 2, ["port = 70000", "65535", "u16"]),
+            ("port = 8742", 2, ["port = 0", "`port`", "between 1 and 65535"]),
+            ("workers = 2", 5, ["wrokers = 2", "unknown field `wrokers`", "`workers`"]),
+            ("\"10.0.0.0/8\", \"fd00::/8\"", 3, ["", "`clients`", "10.0.0.0/8"]),
+            ("buffer = \"1 MiB\"", 7, ["buffer = \"1 mib\"", "1 mib", "64 KiB"]),
+            ("buffer = \"1 MiB\"", 7, ["buffer = \"1 B\"", "`buffer`", "4 KiB"]),
+            ("\"cubic\"", 11, ["\"\"", "`client_leg.congestion_control`", "cubic"]),
+            ("buffered = \"256 MiB\"", 19, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
+            ("\"nftables\"", 4, ["\"iptables\"", "iptables", "`nftables`"]),
+        ] {
+            let text = FULL.replacen(wrong, words[0], 1);
+            let said = refusal(&text);
+            assert!(said.starts_with(&format!("line {line}: ")), "{said}");
+            assert!(!said.contains('\n'), "{said}");
+            let named = said.contains(words[1]) || words[0].contains("70000");
+            assert!(named && said.contains(words[2]), "{said}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+
+/// A count that one thread raises and others may read.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, more: u64) {
+        // Each worker has its own counters, so a plain load and store lose nothing.
+        self.set(self.get() + more);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])+ $name:ident,)+) => {
+        /// One worker's counts.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub(crate) struct Counters {
+            $(pub(crate) $name: Count,)+
+        }
+
+        /// What the relay has done so far, all workers together.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+        pub struct Snapshot {
+            $($(#[$doc])+ pub $name: u64,)+
+        }
+
+        impl Snapshot {
+            pub(crate) fn sum<'a>(counters: impl Iterator<Item = &'a Counters>) -> Snapshot {
+                let mut sum = Snapshot::default();
+                for one in counters {
+                    $(sum.$name += one.$name.get();)+
+                }
+                sum
+            }
+
+            /// Every count with its name, in the order of documentation.
+            pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name),)+].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Flows taken.
+    accepted,
+    /// Flows open now.
+    active,
+    /// Flows that ended in order, both directions.
+    closed,
+    /// Connections refused: made straight to the relay's own port.
+    refused_direct,
+    /// Connections refused: the client is in none of the configured prefixes.
+    refused_client,
+    /// Connections refused: as many flows are open as the limit allows.
+    refused_flows,
+    /// Connections refused: as many flows of that client are open as the limit allows.
+    refused_flows_per_client,
+    /// Connections refused: the limit of buffered bytes is reached.
+    refused_buffered,
+    /// Connections refused: the process or system has no descriptor left.
+    refused_descriptors,
+    /// Connections refused: the kernel had no memory for them, or their socket failed at once.
+    refused_errors,
+    /// Flows whose server refused or could not be reached; the client was reset.
+    connect_failed,
+    /// Flows whose server did not answer in time; the client was reset.
+    connect_timed_out,
+    /// Flows whose client reset, or whose client leg failed; the server was reset.
+    reset_by_client,
+    /// Flows whose server reset, or whose server leg failed; the client was reset.
+    reset_by_server,
+    /// Flows reset on both sides because the relay stopped.
+    stopped,
+    /// Flows reset on both sides because their accounts did not add up: a fault of the relay.
+    inconsistent,
+    /// Bytes read from clients.
+    bytes_from_client,
+    /// Bytes given to servers.
+    bytes_to_server,
+    /// Bytes read from servers.
+    bytes_from_server,
+    /// Bytes given to clients.
+    bytes_to_client,
+    /// Times a direction went from copying to splicing.
+    splice_promotions,
+    /// Times a direction that should splice got no pipe and went on copying.
+    pipes_refused,
+    /// Times a direction had to wait for a buffer because all that are allowed were in use.
+    buffer_waits,
+    /// Buffers and pipes in use now, in bytes.
+    buffered,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_the_sum_of_the_workers() {
+        let workers = [Counters::default(), Counters::default()];
+        workers[0].accepted.add(2);
+        workers[1].accepted.add(3);
+        let sum = Snapshot::sum(workers.iter());
+        assert_eq!(sum.accepted, 5);
+        assert_eq!(sum.entries().next(), Some(("accepted", 5)));
+    }
+}

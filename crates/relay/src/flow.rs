@@ -1,0 +1,259 @@
+//! One split flow with its two sockets.
+
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use midspan_split::{Cause, Flow, Leg, Mover, PerLeg, Verdict, Watermarks};
+use rustix::event::epoll::EventFlags;
+use rustix::net::{Shutdown, shutdown, sockopt};
+
+use crate::counters::{Count, Counters};
+use crate::pool::Pool;
+use crate::store::{Read, Store, Write};
+
+/// Bytes that a flow may move in each direction before other flows get their turn.
+const TURN: u64 = 1 << 20;
+
+/// A split flow, carried out with sockets.
+///
+/// The sockets are watched edge-triggered, once and for all: what an event said is remembered in
+/// `readable` and `writable` until a call says that it is no longer so.
+#[derive(Debug)]
+pub(crate) struct LiveFlow {
+    flow: Flow,
+    sockets: PerLeg<Socket>,
+    /// By the leg read from.
+    lanes: PerLeg<Lane>,
+    pub(crate) client: IpAddr,
+    /// In the worker's queue of flows with work to do.
+    pub(crate) queued: bool,
+    /// In the worker's queue of flows that wait for a buffer.
+    pub(crate) waiting: bool,
+}
+
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
+    readable: bool,
+    writable: bool,
+    /// The peer's FIN, or a failure, is somewhere in what is still to be read: a short read does
+    /// not mean that nothing is left.
+    ending: bool,
+}
+
+#[derive(Debug)]
+struct Lane {
+    store: Store,
+    mover: Mover,
+}
+
+/// What a flow wants after a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// To be told when something happens.
+    Wait,
+    /// Another turn, after the others had theirs.
+    Turn,
+    /// A buffer, when one is given back.
+    Buffer,
+    /// Nothing more: both legs may be closed in order.
+    Close,
+    /// Nothing more: both legs must be reset.
+    Abort(Cause),
+}
+
+impl LiveFlow {
+    pub(crate) fn new(
+        client: IpAddr,
+        client_leg: OwnedFd,
+        server_leg: OwnedFd,
+        marks: Watermarks,
+    ) -> Self {
+        let lane = || Lane { store: Store::Empty, mover: Mover::new() };
+        LiveFlow {
+            flow: Flow::new(marks),
+            sockets: PerLeg { client: Socket::new(client_leg), server: Socket::new(server_leg) },
+            lanes: PerLeg { client: lane(), server: lane() },
+            client,
+            queued: false,
+            waiting: false,
+        }
+    }
+
+    pub(crate) fn fd(&self, leg: Leg) -> &OwnedFd {
+        &self.sockets[leg].fd
+    }
+
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.flow.is_connecting()
+    }
+
+    pub(crate) fn fail(&mut self, cause: Cause) {
+        self.flow.fail(cause);
+    }
+
+    /// Takes in what epoll said of a leg.
+    pub(crate) fn event(&mut self, leg: Leg, flags: EventFlags) {
+        let socket = &mut self.sockets[leg];
+        socket.readable |= flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP);
+        socket.writable |= flags.contains(EventFlags::OUT);
+        socket.ending |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        let connecting = leg == Leg::Server && self.flow.is_connecting();
+        if flags.contains(EventFlags::ERR)
+            && !matches!(sockopt::socket_error(&socket.fd), Ok(Ok(())))
+        {
+            let cause = if connecting { Cause::ConnectFailed } else { Cause::Reset(leg) };
+            self.flow.fail(cause);
+        } else if connecting && socket.writable {
+            self.flow.connected();
+        }
+    }
+
+    /// Does what can be done now, up to a fair share.
+    pub(crate) fn turn(&mut self, pool: &mut Pool, counters: &Counters) -> Next {
+        let mut next = Next::Wait;
+        for from in Leg::BOTH {
+            if self.flow.verdict() != Verdict::Continue {
+                break;
+            }
+            match (next, self.pump(from, pool, counters)) {
+                // With another turn comes another try for a buffer.
+                (Next::Turn, _) | (_, Next::Wait) => {}
+                (_, wanted) => next = wanted,
+            }
+        }
+        match self.flow.verdict() {
+            Verdict::Continue => next,
+            Verdict::Close => Next::Close,
+            Verdict::Abort(cause) => Next::Abort(cause),
+        }
+    }
+
+    /// Gives back what the flow has borrowed. Closing the sockets, by dropping this, is all that
+    /// is left: they reset their peers, unless they have ended in order.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
+        for leg in Leg::BOTH {
+            self.lanes[leg].store.release(pool);
+        }
+    }
+
+    /// Moves one direction's bytes and its end.
+    fn pump(&mut self, from: Leg, pool: &mut Pool, counters: &Counters) -> Next {
+        let (to, before) = (from.other(), self.flow.total_received(from));
+        let mut next = Next::Wait;
+        loop {
+            self.write(to, counters);
+            if self.flow.total_received(from) - before >= TURN {
+                next = Next::Turn;
+                break;
+            }
+            let room = self.flow.may_read(from);
+            if room == 0 || !self.sockets[from].readable {
+                break;
+            }
+            match self.read(from, room, pool, counters) {
+                Some(Next::Wait) => break,
+                Some(wanted) => {
+                    next = wanted;
+                    break;
+                }
+                None => {}
+            }
+        }
+        let moved = self.flow.total_received(from) - before;
+        let lane = &mut self.lanes[from];
+        if moved > 0 {
+            let way = lane.mover.way();
+            lane.mover.moved(moved);
+            counters.splice_promotions.add(u64::from(way < lane.mover.way()));
+        }
+        lane.store.release_if_empty(pool);
+        self.end(to);
+        next
+    }
+
+    /// Reads once. `None` if it may be worth going on.
+    fn read(&mut self, from: Leg, room: u64, pool: &mut Pool, counters: &Counters) -> Option<Next> {
+        let (socket, lane) = (&mut self.sockets[from], &mut self.lanes[from]);
+        if !lane.store.prepare(lane.mover.way(), pool, counters) {
+            return Some(Next::Buffer);
+        }
+        match lane.store.read(&socket.fd, room) {
+            Read::Some { bytes, dry } => {
+                self.flow.received(from, bytes as u64);
+                received(counters, from).add(bytes as u64);
+                socket.readable = !dry || socket.ending;
+                None
+            }
+            Read::Dry => {
+                socket.readable = false;
+                None
+            }
+            Read::End => {
+                socket.readable = false;
+                self.flow.end_of_stream(from);
+                None
+            }
+            Read::Failed => {
+                self.flow.fail(Cause::Reset(from));
+                None
+            }
+            Read::Full => Some(Next::Wait),
+            Read::NoBuffer => Some(Next::Buffer),
+        }
+    }
+
+    /// Writes what is held for a leg, as far as it goes.
+    fn write(&mut self, to: Leg, counters: &Counters) {
+        let (socket, lane) = (&mut self.sockets[to], &mut self.lanes[to.other()]);
+        while socket.writable && self.flow.to_write(to) > 0 {
+            match lane.store.write(&socket.fd) {
+                Write::Some { bytes, full } => {
+                    self.flow.sent(to, bytes as u64);
+                    sent(counters, to).add(bytes as u64);
+                    socket.writable = !full;
+                }
+                Write::Failed => self.flow.fail(Cause::Reset(to)),
+            }
+        }
+    }
+
+    /// Sends our FIN if it is due, and sees whether the peer has acknowledged it.
+    ///
+    /// The kernel wakes us for that: on the acknowledgement of a FIN the socket leaves its state
+    /// (FIN-WAIT-1, CLOSING, LAST-ACK; RFC 9293, 3.3.2), and a change of state is an event.
+    fn end(&mut self, to: Leg) {
+        let socket = &self.sockets[to];
+        if self.flow.must_finish(to) {
+            match shutdown(&socket.fd, Shutdown::Write) {
+                Ok(()) => self.flow.finished(to),
+                Err(_) => self.flow.fail(Cause::Reset(to)),
+            }
+        }
+        if self.flow.awaits_drain(to)
+            && matches!(midspan_sys::socket::unacknowledged(&socket.fd), Ok(0))
+        {
+            self.flow.drained(to);
+        }
+    }
+}
+
+impl Socket {
+    fn new(fd: OwnedFd) -> Self {
+        Socket { fd, readable: false, writable: false, ending: false }
+    }
+}
+
+fn received(counters: &Counters, from: Leg) -> &Count {
+    match from {
+        Leg::Client => &counters.bytes_from_client,
+        Leg::Server => &counters.bytes_from_server,
+    }
+}
+
+fn sent(counters: &Counters, to: Leg) -> &Count {
+    match to {
+        Leg::Client => &counters.bytes_to_client,
+        Leg::Server => &counters.bytes_to_server,
+    }
+}

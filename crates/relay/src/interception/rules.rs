@@ -1,0 +1,75 @@
+//! The nftables table, as text. One line each: `nft -i` runs a line as one transaction.
+
+use ipnet::IpNet;
+
+/// Ends the taking of new connections, and leaves the rest.
+pub(super) const TAKE_NO_MORE: &str = "flush chain inet midspan take";
+
+/// Says whether the table is there, and in any case something.
+pub(super) const PROBE: &str = "list chain inet midspan take";
+
+/// The command that creates the whole table.
+///
+/// Chain `prerouting` decides, in this order:
+/// 1. What is for this host itself is none of the relay's.
+/// 2. A SYN from a client goes to chain `take`, and so to the relay's listener. This comes before
+///    the sockets: where a socket in TIME-WAIT has the SYN's addresses, `tproxy` knows to give
+///    way to the new connection. Connections to the relay's own port number are left alone: the
+///    relay would have to refuse them, being unable to tell them from ones made to itself.
+/// 3. Any other packet of one of the relay's transparent sockets is for this host. The listener
+///    is such a socket too, bound to any address, and would attract all that is sent to its port
+///    number anywhere; so for that port only sockets bound to an address count. (Not for every
+///    port: the kernel can tell it of full sockets only, and those of an unfinished handshake or
+///    in TIME-WAIT must not be missed.)
+pub(super) fn table(clients: &[IpNet], port: u16, mark: u32) -> String {
+    let v4 = of_family(clients, |prefix| matches!(prefix, IpNet::V4(_)));
+    let v6 = of_family(clients, |prefix| matches!(prefix, IpNet::V6(_)));
+    let mut take = Vec::new();
+    let mut lead = Vec::new();
+    for (prefixes, version, nfproto) in [(v4, "ip", "ipv4"), (v6, "ip6", "ipv6")] {
+        if prefixes.is_empty() {
+            continue;
+        }
+        take.push(format!(
+            "meta nfproto {nfproto} meta l4proto tcp meta mark set {mark:#x} \
+             tproxy {version} to :{port} accept;"
+        ));
+        lead.push(format!(
+            "tcp flags & (fin | syn | rst | ack) == syn tcp dport != {port} \
+             {version} saddr {{ {} }} goto take;",
+            prefixes.join(", ")
+        ));
+    }
+    format!(
+        "add table inet midspan {{ flags owner; \
+         chain take {{ {take} }}; \
+         chain prerouting {{ \
+         type filter hook prerouting priority mangle; policy accept; \
+         meta l4proto != tcp accept; \
+         fib daddr type local accept; \
+         {lead} \
+         tcp dport != {port} socket transparent 1 meta mark set {mark:#x} accept; \
+         tcp dport {port} socket transparent 1 socket wildcard 0 meta mark set {mark:#x} accept; \
+         }}; }}",
+        take = take.join(" "),
+        lead = lead.join(" "),
+    )
+}
+
+fn of_family(clients: &[IpNet], is: impl Fn(&IpNet) -> bool) -> Vec<String> {
+    clients.iter().filter(|prefix| is(prefix)).map(|prefix| prefix.trunc().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_one_line_with_rules_of_the_families_in_use_only() {
+        let clients = ["10.1.2.3/8".parse().unwrap(), "192.0.2.0/24".parse().unwrap()];
+        let table = table(&clients, 8742, 0x4d53);
+        assert!(!table.contains('\n'));
+        assert!(table.contains("ip saddr { 10.0.0.0/8, 192.0.2.0/24 } goto take"), "{table}");
+        assert!(!table.contains("ip6"), "{table}");
+    }
+}

@@ -1,0 +1,287 @@
+//! The relay from start to end.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::config::{Config, ConfigError, InterceptionKind};
+use crate::counters::Snapshot;
+use crate::interception::{Interception, InterceptionError};
+use crate::shared::{Monitor, Phase, Shared, lower, raise};
+use crate::socket;
+use crate::worker::Worker;
+
+/// Why the relay did not start, or did not end as it should.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A setting cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A leg's sockets cannot be set up as configured.
+    #[error("{leg}: {error}")]
+    Leg {
+        /// The table of the configuration.
+        leg: &'static str,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The port cannot be listened on.
+    #[error(
+        "port {port} cannot be listened on transparently: {error} (it takes CAP_NET_ADMIN, and a port that nobody else has)"
+    )]
+    Listen {
+        /// The port.
+        port: u16,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// Connections cannot be intercepted.
+    #[error(transparent)]
+    Interception(#[from] InterceptionError),
+    /// The system refused something that a relay cannot do without.
+    #[error("{what}: {error}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// A worker ended that should not have.
+    #[error("a worker failed: {0}")]
+    Worker(String),
+}
+
+/// Runs a relay until SIGTERM or SIGINT, and gives what it did. Once it is ready, `started` is
+/// called with a view of it.
+///
+/// The first signal drains: no new connections are taken, and open flows have
+/// `config.drain_timeout` to end. The second ends at once, and resets them. Readiness and stop are
+/// told to systemd, if it listens.
+///
+/// # Errors
+/// When the relay cannot start, or a worker or the interception fails while it runs.
+pub fn run(config: Config, started: impl FnOnce(Monitor)) -> Result<Snapshot, Error> {
+    let signals = Signals::catch().map_err(|error| Error::System { what: "signals", error })?;
+    let relay = Relay::start(config)?;
+    started(relay.monitor());
+    relay.supervise(&signals)
+}
+
+/// A running relay. Dropping it ends it at once; flows still open are reset.
+#[derive(Debug)]
+pub struct Relay {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<io::Result<()>>>,
+    interception: Option<Interception>,
+}
+
+impl Relay {
+    /// Starts workers and then interception, in the calling thread's network namespace. The
+    /// interception ends with the calling thread.
+    ///
+    /// # Errors
+    /// When a setting cannot be used, the port is taken, a privilege is missing, or the rules are
+    /// refused. Nothing is left behind then.
+    pub fn start(config: Config) -> Result<Relay, Error> {
+        config.check()?;
+        for (leg, settings) in
+            [("client_leg", &config.client_leg), ("server_leg", &config.server_leg)]
+        {
+            socket::probe(settings).map_err(|error| Error::Leg { leg, error })?;
+        }
+        let port = config.port;
+        let shared =
+            Shared::new(config).map_err(|error| Error::System { what: "workers", error })?;
+        let shared = Arc::new(shared);
+        let workers = (0..shared.ends.len())
+            .map(|index| Worker::new(shared.clone(), index))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|error| Error::Listen { port, error })?;
+        let mut relay = Relay { shared, workers: Vec::new(), interception: None };
+        for (index, worker) in workers.into_iter().enumerate() {
+            let thread = relay.spawn(index, worker);
+            relay.workers.push(thread.map_err(|error| Error::System { what: "threads", error })?);
+        }
+        if relay.shared.config.interception == InterceptionKind::Nftables {
+            relay.interception = Some(Interception::install(&relay.shared.config)?);
+        }
+        Ok(relay)
+    }
+
+    /// A view of this relay that can be passed around.
+    pub fn monitor(&self) -> Monitor {
+        Monitor(self.shared.clone())
+    }
+
+    /// Takes no new connections any more, and lets workers end when their last flow has.
+    pub fn drain(&mut self) {
+        if let Some(interception) = &mut self.interception
+            && let Err(error) = interception.take_no_more()
+        {
+            tracing::error!(%error, "the interception rules could not be changed");
+        }
+        self.shared.advance(Phase::Drain);
+    }
+
+    /// Resets all flows, removes the rules, and gives what the relay has done.
+    ///
+    /// # Errors
+    /// When a worker had failed.
+    pub fn stop(mut self) -> Result<Snapshot, Error> {
+        self.end()
+    }
+
+    fn spawn(&self, index: usize, worker: Worker) -> io::Result<JoinHandle<io::Result<()>>> {
+        let shared = self.shared.clone();
+        std::thread::Builder::new().name(format!("relay-{index}")).spawn(move || {
+            /// Tells the supervisor however the worker ends, a panic included.
+            struct Ended(Arc<Shared>);
+            impl Drop for Ended {
+                fn drop(&mut self) {
+                    raise(&self.0.ended);
+                }
+            }
+            let _ended = Ended(shared);
+            worker.run()
+        })
+    }
+
+    /// Waits for what ends a relay, and ends it.
+    fn supervise(mut self, signals: &Signals) -> Result<Snapshot, Error> {
+        notify(NotifyState::Ready);
+        tracing::info!(
+            port = self.shared.config.port,
+            workers = self.workers.len(),
+            flow_limit = self.monitor().flow_limit(),
+            "relay ready"
+        );
+        let mut give_up = None;
+        let mut running = self.workers.len() as u64;
+        loop {
+            match self.wait(signals, give_up) {
+                Happened::Signal if give_up.is_none() => {
+                    notify(NotifyState::Stopping);
+                    let timeout = self.shared.config.drain_timeout;
+                    let flows = self.monitor().snapshot().active;
+                    tracing::info!(flows, %timeout, "draining; a second signal ends at once");
+                    self.drain();
+                    give_up = Some(Instant::now() + Duration::from(timeout));
+                }
+                Happened::RulesLost => {
+                    tracing::error!("the nft process died, and with it the interception rules");
+                    notify(NotifyState::Stopping);
+                    let failed = "the nft process died".to_owned();
+                    self.end()?;
+                    return Err(InterceptionError::Refused(failed).into());
+                }
+                // One that ends while draining has done its work; the others may not have.
+                Happened::WorkersEnded(ended) if give_up.is_some() && ended < running => {
+                    running -= ended;
+                }
+                Happened::Signal | Happened::WorkersEnded(_) | Happened::Timeout => {
+                    return self.end();
+                }
+                Happened::Nothing => {}
+            }
+        }
+    }
+
+    fn wait(&self, signals: &Signals, until: Option<Instant>) -> Happened {
+        let mut fds = vec![
+            PollFd::new(&signals.0, PollFlags::IN),
+            PollFd::new(&self.shared.ended, PollFlags::IN),
+        ];
+        if let Some(interception) = &self.interception {
+            fds.push(PollFd::from_borrowed_fd(interception.lost(), PollFlags::IN));
+        }
+        let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) => Happened::Timeout,
+            Ok(_) if !fds[0].revents().is_empty() => {
+                signals.take();
+                Happened::Signal
+            }
+            Ok(_) if !fds[1].revents().is_empty() => {
+                Happened::WorkersEnded(lower(&self.shared.ended))
+            }
+            Ok(_) => Happened::RulesLost,
+            Err(_) => Happened::Nothing,
+        }
+    }
+
+    fn end(&mut self) -> Result<Snapshot, Error> {
+        // First no new connections, then the flows, then the rules that carry their packets:
+        // resets must still find their way.
+        if let Some(interception) = &mut self.interception {
+            // If nft is gone so are the rules, which is as good.
+            let _ = interception.take_no_more();
+        }
+        self.shared.advance(Phase::Stop);
+        let ends: Vec<_> = self.workers.drain(..).map(JoinHandle::join).collect();
+        self.interception = None;
+        let done = self.shared.snapshot();
+        for (name, count) in done.entries().filter(|&(_, count)| count > 0) {
+            tracing::info!("{name} {count}");
+        }
+        for end in ends {
+            match end {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(Error::Worker(error.to_string())),
+                Err(_) => return Err(Error::Worker("it panicked".into())),
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if !self.workers.is_empty()
+            && let Err(error) = self.end()
+        {
+            tracing::error!(%error, "while ending");
+        }
+    }
+}
+
+/// What the supervisor waits for.
+enum Happened {
+    Signal,
+    WorkersEnded(u64),
+    RulesLost,
+    Timeout,
+    Nothing,
+}
+
+/// SIGTERM and SIGINT, each a byte to read.
+struct Signals(UnixStream);
+
+impl Signals {
+    fn catch() -> io::Result<Signals> {
+        let (read, write) = UnixStream::pair()?;
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        read.set_nonblocking(true)?;
+        Ok(Signals(read))
+    }
+
+    /// One signal is dealt with.
+    fn take(&self) {
+        let _ = rustix::io::read(self.0.as_fd(), &mut [0]);
+    }
+}
+
+fn notify(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!(%error, "systemd could not be told");
+    }
+}

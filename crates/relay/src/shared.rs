@@ -1,0 +1,179 @@
+//! What the workers and their supervisor share.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use midspan_split::{Ledger, Limits};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::config::Config;
+use crate::counters::{Counters, Snapshot};
+
+/// What the workers are to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Take new flows.
+    Run,
+    /// Take no new flows, and end when the last one has.
+    Drain,
+    /// Reset all flows and end.
+    Stop,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) descriptors: Descriptors,
+    ledger: Mutex<Ledger<IpAddr>>,
+    phase: AtomicU8,
+    /// One for each worker.
+    pub(crate) ends: Vec<WorkerEnd>,
+    /// Written to by each worker when it ends.
+    pub(crate) ended: OwnedFd,
+}
+
+/// What one worker is seen and reached by.
+#[derive(Debug)]
+pub(crate) struct WorkerEnd {
+    pub(crate) counters: Counters,
+    pub(crate) wake: OwnedFd,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config) -> io::Result<Shared> {
+        let workers = match config.workers {
+            0 => std::thread::available_parallelism()?.get(),
+            set => set,
+        };
+        let descriptors = Descriptors::share_out(workers);
+        let flows = config.limits.flows.unwrap_or(descriptors.flows);
+        let flows_per_client = config.limits.flows_per_client.unwrap_or(flows);
+        let flag = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+        let ends = (0..workers)
+            .map(|_| Ok(WorkerEnd { counters: Counters::default(), wake: flag()? }))
+            .collect::<io::Result<Vec<_>>>()?;
+        Ok(Shared {
+            config,
+            descriptors,
+            ledger: Mutex::new(Ledger::new(Limits { flows, flows_per_client })),
+            phase: AtomicU8::new(Phase::Run as u8),
+            ends,
+            ended: flag()?,
+        })
+    }
+
+    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger<IpAddr>> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Run,
+            1 => Phase::Drain,
+            _ => Phase::Stop,
+        }
+    }
+
+    /// Goes on to a later phase, and tells the workers.
+    pub(crate) fn advance(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::Release);
+        for end in &self.ends {
+            raise(&end.wake);
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::sum(self.ends.iter().map(|end| &end.counters))
+    }
+}
+
+/// Makes an eventfd readable.
+pub(crate) fn raise(flag: &OwnedFd) {
+    // It can only fail by being raised some 2^64 times already.
+    let _ = rustix::io::write(flag, &1u64.to_ne_bytes());
+}
+
+/// Makes an eventfd unreadable, and says how often it was raised.
+pub(crate) fn lower(flag: &OwnedFd) -> u64 {
+    let mut count = [0; 8];
+    match rustix::io::read(flag, &mut count) {
+        Ok(_) => u64::from_ne_bytes(count),
+        Err(_) => 0,
+    }
+}
+
+/// How the process's descriptors are used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Descriptors {
+    /// Flows, with two each.
+    pub(crate) flows: u32,
+    /// Pipes of each worker, with two each.
+    pub(crate) pipes_per_worker: usize,
+}
+
+impl Descriptors {
+    /// Raises the soft limit to the hard one and shares it out: a quarter for pipes, the rest for
+    /// flows, but for what the program needs itself.
+    fn share_out(workers: usize) -> Descriptors {
+        let limit = getrlimit(Resource::Nofile);
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        let limit = match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => limit.maximum,
+            Err(_) => limit.current,
+        };
+        // Unlimited is not meant literally: /proc/sys/fs/nr_open ends it.
+        Self::of(limit.unwrap_or(1 << 20).min(1 << 20), workers)
+    }
+
+    fn of(limit: u64, workers: usize) -> Descriptors {
+        /// Standard streams, signals, nft, logs.
+        const PROGRAM: u64 = 48;
+        /// epoll, wake-up, listeners, spare.
+        const WORKER: u64 = 6;
+        let pipes_per_worker = limit / 8 / workers as u64;
+        let taken = PROGRAM + workers as u64 * (WORKER + 2 * pipes_per_worker);
+        let flows = limit.saturating_sub(taken) / 2;
+        Descriptors {
+            flows: u32::try_from(flows).unwrap_or(u32::MAX).max(1),
+            pipes_per_worker: pipes_per_worker as usize,
+        }
+    }
+}
+
+/// A view of a running relay that can be passed around.
+#[derive(Debug, Clone)]
+pub struct Monitor(pub(crate) Arc<Shared>);
+
+impl Monitor {
+    /// What the relay has done so far.
+    pub fn snapshot(&self) -> Snapshot {
+        self.0.snapshot()
+    }
+
+    /// Flows that may be open at one time: as configured, or what the descriptor limit allows.
+    pub fn flow_limit(&self) -> u32 {
+        self.0.config.limits.flows.unwrap_or(self.0.descriptors.flows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_enough_for_all_at_once() {
+        for limit in [256, 1024, 20_000, 1 << 20] {
+            for workers in [1, 2, 16] {
+                let share = Descriptors::of(limit, workers);
+                let pipes = 2 * (share.pipes_per_worker * workers) as u64;
+                assert!(u64::from(share.flows) * 2 + pipes < limit, "{limit} {workers} {share:?}");
+            }
+        }
+        assert!(Descriptors::of(20_000, 2).flows > 7_000);
+    }
+}

@@ -1,0 +1,119 @@
+//! Flows by number, without allocating for each.
+
+/// What a flow is known by outside the slab: a slot, and which of its successive tenants. An
+/// event for a tenant that has left is told from one for its successor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    slot: u32,
+    tenant: u32,
+}
+
+impl Key {
+    /// Tenants are counted in this many bits, so that a key and one more bit fit 64.
+    const TENANT_BITS: u32 = 31;
+
+    /// In the low 63 bits.
+    pub(crate) const fn to_bits(self) -> u64 {
+        (self.tenant as u64) << 32 | self.slot as u64
+    }
+
+    pub(crate) const fn from_bits(bits: u64) -> Key {
+        Key { slot: bits as u32, tenant: (bits >> 32) as u32 & ((1 << Self::TENANT_BITS) - 1) }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    tenant: u32,
+    value: Option<T>,
+}
+
+impl<T> Slab<T> {
+    pub(crate) const fn new() -> Self {
+        Slab { slots: Vec::new(), free: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Puts in what `make` makes of its own key.
+    pub(crate) fn insert_with<E>(
+        &mut self,
+        make: impl FnOnce(Key) -> Result<T, E>,
+    ) -> Result<Key, E> {
+        let slot = match self.free.last() {
+            Some(&slot) => slot,
+            None => {
+                let slot = self.slots.len() as u32;
+                self.slots.push(Slot { tenant: 0, value: None });
+                self.free.push(slot);
+                slot
+            }
+        };
+        let place = &mut self.slots[slot as usize];
+        let key = Key { slot, tenant: place.tenant };
+        place.value = Some(make(key)?);
+        self.free.pop();
+        Ok(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.slots.get_mut(key.slot as usize)?;
+        if place.tenant == key.tenant { place.value.as_mut() } else { None }
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        self.get_mut(key)?;
+        let place = &mut self.slots[key.slot as usize];
+        place.tenant = (place.tenant + 1) & ((1 << Key::TENANT_BITS) - 1);
+        self.free.push(key.slot);
+        place.value.take()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
+        (0u32..)
+            .zip(&self.slots)
+            .filter(|(_, place)| place.value.is_some())
+            .map(|(slot, place)| Key { slot, tenant: place.tenant })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_does_not_reach_the_next_tenant() {
+        let mut slab = Slab::new();
+        let first = slab.insert_with(|_| Ok::<_, ()>('a')).unwrap();
+        assert_eq!(slab.remove(first), Some('a'));
+        let second = slab.insert_with(|_| Ok::<_, ()>('b')).unwrap();
+        assert_eq!(slab.get_mut(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get_mut(second), Some(&mut 'b'));
+        assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn a_failed_insert_leaves_nothing() {
+        let mut slab = Slab::<char>::new();
+        assert_eq!(slab.insert_with(|_| Err(7)), Err(7));
+        assert_eq!((slab.len(), slab.keys().count()), (0, 0));
+        assert!(slab.insert_with(|_| Ok::<_, ()>('a')).is_ok());
+        assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn keys_survive_their_bits() {
+        let key = Key { slot: u32::MAX, tenant: (1 << Key::TENANT_BITS) - 1 };
+        assert_eq!(Key::from_bits(key.to_bits()), key);
+        assert_eq!(key.to_bits() >> 63, 0);
+    }
+}

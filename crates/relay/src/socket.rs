@@ -1,0 +1,171 @@
+//! Sockets of both legs, set up before anything can happen to them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, sockopt};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::config::LegConfig;
+
+/// The kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 65_535;
+
+/// An IP version that the relay takes connections of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(crate) const fn of(address: IpAddr) -> Family {
+        match address {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        }
+    }
+
+    fn socket(self) -> io::Result<Socket> {
+        let domain = match self {
+            Family::V4 => Domain::IPV4,
+            Family::V6 => Domain::IPV6,
+        };
+        let kind = Type::STREAM.nonblocking().cloexec();
+        let socket = Socket::new(domain, kind, Some(Protocol::TCP))?;
+        match self {
+            Family::V4 => socket.set_ip_transparent_v4(true)?,
+            Family::V6 => socket.set_ip_transparent_v6(true)?,
+        }
+        // Until a flow has ended in order on both legs, its sockets' death, ours included, must
+        // be a reset and never an early end of stream.
+        socket.set_linger(Some(Duration::ZERO))?;
+        // Segments are passed on as they come; what was held back for company was held back
+        // by the sender already.
+        socket.set_tcp_nodelay(true)?;
+        Ok(socket)
+    }
+
+    const fn any(self) -> IpAddr {
+        match self {
+            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        }
+    }
+}
+
+/// A listener that takes connections to any address. All options that its accepted sockets need
+/// are set on it: they inherit them, and buffers must be known before the handshake for the
+/// window scale to fit.
+pub(crate) fn listen(family: Family, port: u16, leg: &LegConfig) -> io::Result<OwnedFd> {
+    let socket = family.socket()?;
+    if family == Family::V6 {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    configure(&socket, leg)?;
+    socket.bind(&SocketAddr::new(family.any(), port).into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Starts to connect to `server` from the client's own address and port.
+pub(crate) fn connect(
+    client: SocketAddr,
+    server: SocketAddr,
+    leg: &LegConfig,
+    own_port: u16,
+) -> io::Result<OwnedFd> {
+    let socket = Family::of(server.ip()).socket()?;
+    socket.set_reuse_address(true)?;
+    if client.port() == own_port {
+        // Our listener holds this port on every address.
+        socket.set_reuse_port(true)?;
+    }
+    configure(&socket, leg)?;
+    socket.bind(&client.into())?;
+    match socket.connect(&server.into()) {
+        Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
+        result => result?,
+    }
+    Ok(socket.into())
+}
+
+/// Sees whether a leg's sockets can be set up as configured.
+pub(crate) fn probe(leg: &LegConfig) -> io::Result<()> {
+    configure(&Family::V4.socket()?, leg)
+}
+
+fn configure(socket: &Socket, leg: &LegConfig) -> io::Result<()> {
+    if let Some(size) = leg.receive_buffer {
+        let size = size.as_bytes() as usize;
+        // Forced where we may, as net.core.rmem_max is meant for ordinary programs.
+        sockopt::set_socket_recv_buffer_size_force(socket, size)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, size))?;
+    }
+    if let Some(size) = leg.send_buffer {
+        let size = size.as_bytes() as usize;
+        sockopt::set_socket_send_buffer_size_force(socket, size)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(socket, size))?;
+    }
+    if let Some(size) = leg.notsent_lowat {
+        socket.set_tcp_notsent_lowat(size.as_bytes() as u32)?;
+    }
+    if let Some(name) = &leg.congestion_control {
+        socket.set_tcp_congestion(name.as_bytes()).map_err(|error| unknown(name, error))?;
+    }
+    Ok(())
+}
+
+fn unknown(name: &str, error: io::Error) -> io::Error {
+    let available = midspan_sys::sysctl::get("net.ipv4.tcp_available_congestion_control")
+        .unwrap_or_else(|_| "unknown".into());
+    io::Error::new(
+        error.kind(),
+        format!("congestion control `{name}`: {error}; this kernel has loaded: {available}"),
+    )
+}
+
+/// A connection that a listener took.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) socket: OwnedFd,
+    pub(crate) client: SocketAddr,
+    /// Whom the client believes to be connected to.
+    pub(crate) server: SocketAddr,
+}
+
+/// Why no connection was taken from a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotAccepted {
+    /// None waits.
+    NoneWaiting,
+    /// This one failed; the next may not.
+    Failed,
+    /// No descriptor is left for it.
+    NoDescriptor,
+    /// No memory is left for it.
+    NoMemory,
+}
+
+pub(crate) fn accept(listener: impl AsFd) -> Result<Accepted, NotAccepted> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let (socket, client) =
+        rustix::net::acceptfrom_with(listener, flags).map_err(|error| match error {
+            Errno::AGAIN => NotAccepted::NoneWaiting,
+            Errno::MFILE | Errno::NFILE => NotAccepted::NoDescriptor,
+            Errno::NOBUFS | Errno::NOMEM => NotAccepted::NoMemory,
+            // What accept(2) passes on from the new connection's own network errors.
+            _ => NotAccepted::Failed,
+        })?;
+    let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+    let server = rustix::net::getsockname(&socket).ok().and_then(|own| own.try_into().ok());
+    match (client, server) {
+        (Some(client), Some(server)) => Ok(Accepted { socket, client, server }),
+        _ => Err(NotAccepted::Failed),
+    }
+}

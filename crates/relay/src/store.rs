@@ -1,0 +1,181 @@
+//! Where one direction's bytes are between reading and writing: nowhere, in a buffer, in a pipe.
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use midspan_split::Way;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use rustix::pipe::{SpliceFlags, splice};
+
+use crate::counters::Counters;
+use crate::pool::{Pipe, Pool};
+
+#[derive(Debug)]
+pub(crate) enum Store {
+    /// Nothing is held, and nothing is needed to hold it: the state of an idle flow.
+    Empty,
+    Buffer {
+        buffer: Box<[u8]>,
+        held: Range<usize>,
+    },
+    Pipe {
+        pipe: Pipe,
+        held: usize,
+    },
+}
+
+/// What came of reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// So many bytes, never zero. `dry` if the source has no more for now.
+    Some { bytes: usize, dry: bool },
+    /// The source has nothing for now.
+    Dry,
+    /// The source has sent its FIN, and all before it has been read.
+    End,
+    /// What is held must be written first.
+    Full,
+    /// There is neither buffer nor pipe to be had.
+    NoBuffer,
+    /// The source failed.
+    Failed,
+}
+
+/// What came of writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// So many bytes. `full` if the destination takes no more for now.
+    Some { bytes: usize, full: bool },
+    /// The destination failed.
+    Failed,
+}
+
+impl Store {
+    /// Gets something to hold data in, if there is nothing yet. False if none is to be had.
+    pub(crate) fn prepare(&mut self, way: Way, pool: &mut Pool, counters: &Counters) -> bool {
+        if !matches!(self, Store::Empty) {
+            return true;
+        }
+        if way == Way::Splice {
+            if let Some(pipe) = pool.take_pipe() {
+                *self = Store::Pipe { pipe, held: 0 };
+                return true;
+            }
+            counters.pipes_refused.add(1);
+        }
+        if let Some(buffer) = pool.take_buffer() {
+            *self = Store::Buffer { buffer, held: 0..0 };
+        }
+        !matches!(self, Store::Empty)
+    }
+
+    /// Reads up to `most` bytes from a socket.
+    pub(crate) fn read(&mut self, source: impl AsFd, most: u64) -> Read {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        match self {
+            Store::Empty => Read::NoBuffer,
+            Store::Buffer { buffer, held } => {
+                let end = held.end.saturating_add(most).min(buffer.len());
+                let space = &mut buffer[held.end..end];
+                let room = space.len();
+                if room == 0 {
+                    return Read::Full;
+                }
+                match retry(|| rustix::io::read(&source, &mut *space)) {
+                    Ok(0) => Read::End,
+                    Ok(bytes) => {
+                        held.end += bytes;
+                        Read::Some { bytes, dry: bytes < room }
+                    }
+                    Err(Errno::AGAIN) => Read::Dry,
+                    Err(_) => Read::Failed,
+                }
+            }
+            Store::Pipe { pipe, held } => {
+                let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+                match retry(|| splice(&source, None, &pipe.write, None, most, flags)) {
+                    Ok(0) => Read::End,
+                    Ok(bytes) => {
+                        *held += bytes;
+                        Read::Some { bytes, dry: false }
+                    }
+                    // The source is empty, or the pipe is full: a pipe holds a number of pieces,
+                    // not of bytes, so its room cannot be known. Only an empty pipe has some.
+                    Err(Errno::AGAIN) if *held == 0 => Read::Dry,
+                    Err(Errno::AGAIN) => Read::Full,
+                    Err(_) => Read::Failed,
+                }
+            }
+        }
+    }
+
+    /// Writes what is held to a socket, as far as it takes it.
+    pub(crate) fn write(&mut self, destination: impl AsFd) -> Write {
+        match self {
+            Store::Empty => Write::Some { bytes: 0, full: false },
+            Store::Buffer { buffer, held } => {
+                let data = &buffer[held.clone()];
+                let sent = retry(|| rustix::net::send(&destination, data, SendFlags::NOSIGNAL));
+                let result = outcome(sent, held.len());
+                if let Write::Some { bytes, .. } = result {
+                    held.start += bytes;
+                    if held.start == held.end {
+                        *held = 0..0;
+                    }
+                }
+                result
+            }
+            Store::Pipe { pipe, held } => {
+                let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+                let sent = retry(|| splice(&pipe.read, None, &destination, None, *held, flags));
+                let result = outcome(sent, *held);
+                if let Write::Some { bytes, .. } = result {
+                    *held -= bytes;
+                }
+                result
+            }
+        }
+    }
+
+    /// Gives back what nothing is held in.
+    pub(crate) fn release_if_empty(&mut self, pool: &mut Pool) {
+        let idle = match self {
+            Store::Empty => false,
+            Store::Buffer { held, .. } => held.start == held.end,
+            Store::Pipe { held, .. } => *held == 0,
+        };
+        if idle {
+            self.release(pool);
+        }
+    }
+
+    /// Gives back whatever this is, and drops what it holds.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
+        match std::mem::replace(self, Store::Empty) {
+            Store::Empty => {}
+            Store::Buffer { buffer, .. } => pool.give_buffer(buffer),
+            Store::Pipe { pipe, held: 0 } => pool.give_pipe(pipe),
+            Store::Pipe { pipe, .. } => pool.discard_pipe(pipe),
+        }
+    }
+}
+
+/// A short write means that the socket's buffer is full, and that the kernel will tell when it is
+/// not; asking again to be told so would be a wasted call.
+fn outcome(sent: Result<usize, Errno>, held: usize) -> Write {
+    match sent {
+        Ok(bytes) => Write::Some { bytes, full: bytes < held },
+        Err(Errno::AGAIN) => Write::Some { bytes: 0, full: true },
+        Err(_) => Write::Failed,
+    }
+}
+
+fn retry(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            result => return result,
+        }
+    }
+}

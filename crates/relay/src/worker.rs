@@ -1,0 +1,389 @@
+//! One event loop, with the flows that its own listeners took.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use midspan_split::{Cause, Leg, Refusal, Watermarks};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fs::{Mode, OFlags};
+
+use crate::counters::Counters;
+use crate::flow::{LiveFlow, Next};
+use crate::pool::Pool;
+use crate::shared::{Phase, Shared, lower};
+use crate::slab::{Key, Slab};
+use crate::socket::{self, Accepted, Family, NotAccepted};
+
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 512;
+/// Connections taken from a listener at a time.
+const ACCEPTS: usize = 64;
+/// How long a listener rests when the kernel has no memory for its connections.
+const REST: Duration = Duration::from_millis(10);
+/// How long a draining relay still takes connections: those whose handshake was under way when
+/// the rules that brought them were removed.
+const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
+
+/// What epoll says of things that are not flows. No flow's word has the top 32 bits set like this.
+const WAKE: u64 = u64::MAX;
+const LISTENERS: u64 = u64::MAX - 2;
+
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    index: usize,
+    epoll: OwnedFd,
+    listeners: Vec<OwnedFd>,
+    /// When resting listeners are watched again.
+    rest_until: Option<Instant>,
+    /// Given up to take and refuse a connection when there is no descriptor left.
+    spare: Option<OwnedFd>,
+    clients: Vec<IpNet>,
+    marks: Watermarks,
+    flows: Slab<LiveFlow>,
+    pool: Pool,
+    /// Flows with work to do, in turn.
+    queue: VecDeque<Key>,
+    /// Flows that wait for a buffer, first come first served.
+    waiting: VecDeque<Key>,
+    /// When connects are given up. All have the same time, so the first in is the first due.
+    connects: VecDeque<(Instant, Key)>,
+    /// When a draining worker closes its listeners.
+    last_accept: Option<Instant>,
+}
+
+impl Worker {
+    /// Sets up a worker and its listeners, in the calling thread's network namespace.
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> io::Result<Worker> {
+        let config = &shared.config;
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
+        let mut listeners = Vec::new();
+        for family in [Family::V4, Family::V6] {
+            if config.clients.iter().any(|prefix| Family::of(prefix.addr()) == family) {
+                let listener = socket::listen(family, config.port, &config.client_leg)?;
+                watch(&epoll, &listener, LISTENERS + listeners.len() as u64, EventFlags::IN)?;
+                listeners.push(listener);
+            }
+        }
+        let limit = config.limits.buffered.as_bytes() / shared.ends.len() as u64;
+        let limit = midspan_units::ByteSize::from_bytes(limit);
+        Ok(Worker {
+            index,
+            epoll,
+            listeners,
+            rest_until: None,
+            spare: Some(spare()?),
+            clients: IpNet::aggregate(&config.clients),
+            marks: Watermarks::up_to(config.buffer.as_bytes()),
+            flows: Slab::new(),
+            pool: Pool::new(limit, config.buffer, shared.descriptors.pipes_per_worker),
+            queue: VecDeque::new(),
+            waiting: VecDeque::new(),
+            connects: VecDeque::new(),
+            last_accept: None,
+            shared,
+        })
+    }
+
+    /// Runs until the relay stops, or drains and the last flow has ended.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            events.clear();
+            let timeout = self.timeout();
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                timeout.as_ref(),
+            ) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                self.event(event);
+            }
+            self.take_turns();
+            self.give_up_connects();
+            self.rest_over();
+            if self.is_done() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.shared.ends[self.index].counters
+    }
+
+    fn event(&mut self, event: &Event) {
+        let Event { flags, data, .. } = *event;
+        match data.u64() {
+            // What for is seen when the events are done with.
+            WAKE => {
+                lower(&self.shared.ends[self.index].wake);
+            }
+            listener @ LISTENERS..WAKE => self.accept((listener - LISTENERS) as usize),
+            word => {
+                let leg = if word & 1 == 0 { Leg::Client } else { Leg::Server };
+                let key = Key::from_bits(word >> 1);
+                if let Some(flow) = self.flows.get_mut(key) {
+                    flow.event(leg, flags);
+                    self.enqueue(key);
+                }
+            }
+        }
+    }
+
+    fn enqueue(&mut self, key: Key) {
+        if let Some(flow) = self.flows.get_mut(key)
+            && !flow.queued
+        {
+            flow.queued = true;
+            self.queue.push_back(key);
+        }
+    }
+
+    /// Gives each flow that is queued now one turn.
+    fn take_turns(&mut self) {
+        for _ in 0..self.queue.len() {
+            let Some(key) = self.queue.pop_front() else { break };
+            let Some(flow) = self.flows.get_mut(key) else { continue };
+            flow.queued = false;
+            let counters = &self.shared.ends[self.index].counters;
+            match flow.turn(&mut self.pool, counters) {
+                Next::Wait => {}
+                Next::Turn => self.enqueue(key),
+                Next::Buffer if flow.waiting => {}
+                Next::Buffer => {
+                    flow.waiting = true;
+                    counters.buffer_waits.add(1);
+                    self.waiting.push_back(key);
+                }
+                Next::Close => {
+                    counters.closed.add(1);
+                    self.remove(key);
+                }
+                Next::Abort(cause) => {
+                    count_abort(counters, cause);
+                    self.remove(key);
+                }
+            }
+            for _ in 0..self.pool.take_returned() {
+                let Some(key) = self.waiting.pop_front() else { break };
+                if let Some(flow) = self.flows.get_mut(key) {
+                    flow.waiting = false;
+                    self.enqueue(key);
+                }
+            }
+        }
+        self.counters().buffered.set(self.pool.used());
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Some(mut flow) = self.flows.remove(key) {
+            flow.release(&mut self.pool);
+            self.shared.ledger().release(flow.client);
+            self.counters().active.set(self.flows.len() as u64);
+        }
+    }
+
+    /// Takes what waits at a listener, up to a fair share; epoll tells again of the rest.
+    fn accept(&mut self, listener: usize) {
+        for _ in 0..ACCEPTS {
+            let Some(fd) = self.listeners.get(listener) else { return };
+            match socket::accept(fd) {
+                Ok(accepted) => self.take(accepted),
+                Err(NotAccepted::NoneWaiting) => return,
+                Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
+                Err(NotAccepted::NoDescriptor) => {
+                    if !self.refuse_with_spare(listener) {
+                        return self.rest();
+                    }
+                }
+                Err(NotAccepted::NoMemory) => return self.rest(),
+            }
+        }
+    }
+
+    /// Takes what still waits at the listeners, which closing would reset, and closes them.
+    fn close_listeners(&mut self) {
+        for listener in std::mem::take(&mut self.listeners) {
+            while let Ok(accepted) = socket::accept(&listener) {
+                self.take(accepted);
+            }
+        }
+    }
+
+    /// Starts a flow, or resets the client: dropping its socket does.
+    fn take(&mut self, accepted: Accepted) {
+        let Accepted { socket: client_leg, client, server } = accepted;
+        let config = &self.shared.config;
+        if server.port() == config.port {
+            return self.counters().refused_direct.add(1);
+        }
+        if !self.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
+            return self.counters().refused_client.add(1);
+        }
+        if !self.pool.has_room() {
+            return self.counters().refused_buffered.add(1);
+        }
+        match self.shared.ledger().admit(client.ip()) {
+            Ok(()) => {}
+            Err(Refusal::TooManyFlows) => return self.counters().refused_flows.add(1),
+            Err(Refusal::TooManyOfClient) => {
+                return self.counters().refused_flows_per_client.add(1);
+            }
+        }
+        self.counters().accepted.add(1);
+        match self.connect(client, server, client_leg) {
+            Ok(key) => {
+                let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
+                self.connects.push_back((due, key));
+                self.counters().active.set(self.flows.len() as u64);
+            }
+            Err(error) => {
+                tracing::debug!(%server, %error, "the server leg could not be opened");
+                self.shared.ledger().release(client.ip());
+                self.counters().connect_failed.add(1);
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        client: SocketAddr,
+        server: SocketAddr,
+        client_leg: OwnedFd,
+    ) -> io::Result<Key> {
+        let config = &self.shared.config;
+        let server_leg = socket::connect(client, server, &config.server_leg, config.port)?;
+        let flow = LiveFlow::new(client.ip(), client_leg, server_leg, self.marks);
+        self.flows.insert_with(|key| {
+            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+            for (leg, bit) in [(Leg::Client, 0), (Leg::Server, 1)] {
+                watch(&self.epoll, flow.fd(leg), key.to_bits() << 1 | bit, flags)?;
+            }
+            Ok(flow)
+        })
+    }
+
+    /// Out of descriptors: uses the spare one to reset the next client, which otherwise would
+    /// wait in the listener and keep it readable. False if there is no spare one to be had.
+    fn refuse_with_spare(&mut self, listener: usize) -> bool {
+        if self.spare.take().is_none() {
+            self.spare = spare().ok();
+            return self.spare.is_some();
+        }
+        if let Some(fd) = self.listeners.get(listener)
+            && socket::accept(fd).is_ok()
+        {
+            self.counters().refused_descriptors.add(1);
+        }
+        self.spare = spare().ok();
+        true
+    }
+
+    /// Stops watching the listeners for a while, rather than be told over and over of
+    /// connections that cannot be taken.
+    fn rest(&mut self) {
+        self.watch_listeners(EventFlags::empty());
+        self.rest_until = Some(Instant::now() + REST);
+    }
+
+    fn rest_over(&mut self) {
+        if self.rest_until.is_some_and(|until| until <= Instant::now()) {
+            self.rest_until = None;
+            self.watch_listeners(EventFlags::IN);
+        }
+    }
+
+    fn watch_listeners(&self, flags: EventFlags) {
+        for (index, listener) in (0u64..).zip(&self.listeners) {
+            let data = EventData::new_u64(LISTENERS + index);
+            if let Err(error) = epoll::modify(&self.epoll, listener, data, flags) {
+                tracing::error!(%error, "a listener could not be watched");
+            }
+        }
+    }
+
+    fn give_up_connects(&mut self) {
+        let mut now = None;
+        while let Some(&(due, key)) = self.connects.front() {
+            let connecting = self.flows.get_mut(key).is_some_and(|flow| flow.is_connecting());
+            if connecting && *now.get_or_insert_with(Instant::now) < due {
+                break;
+            }
+            self.connects.pop_front();
+            if connecting {
+                self.fail(key, Cause::ConnectTimedOut);
+            }
+        }
+    }
+
+    fn fail(&mut self, key: Key, cause: Cause) {
+        if let Some(flow) = self.flows.get_mut(key) {
+            flow.fail(cause);
+            count_abort(self.counters(), cause);
+            self.remove(key);
+        }
+    }
+
+    /// How long there is nothing to do unless something happens.
+    fn timeout(&self) -> Option<Timespec> {
+        if !self.queue.is_empty() {
+            return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
+        }
+        let connect = self.connects.front().map(|&(due, _)| due);
+        let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
+        let due = [connect, self.rest_until, last_accept].into_iter().flatten().min()?;
+        let wait = due.saturating_duration_since(Instant::now());
+        // Rounded up, as waking early would only mean to wait again.
+        let wait = wait + Duration::from_millis(1);
+        Timespec::try_from(wait).ok()
+    }
+
+    fn is_done(&mut self) -> bool {
+        match self.shared.phase() {
+            Phase::Run => false,
+            Phase::Drain => {
+                let now = Instant::now();
+                if now >= *self.last_accept.get_or_insert(now + LAST_HANDSHAKES) {
+                    self.close_listeners();
+                }
+                self.listeners.is_empty() && self.flows.len() == 0
+            }
+            Phase::Stop => {
+                let open: Vec<Key> = self.flows.keys().collect();
+                open.into_iter().for_each(|key| self.fail(key, Cause::Stopped));
+                true
+            }
+        }
+    }
+}
+
+fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Result<()> {
+    Ok(epoll::add(epoll, fd, EventData::new_u64(word), flags)?)
+}
+
+fn spare() -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open("/dev/null", flags, Mode::empty())?)
+}
+
+fn count_abort(counters: &Counters, cause: Cause) {
+    let count = match cause {
+        Cause::ConnectFailed => &counters.connect_failed,
+        Cause::ConnectTimedOut => &counters.connect_timed_out,
+        Cause::Reset(Leg::Client) => &counters.reset_by_client,
+        Cause::Reset(Leg::Server) => &counters.reset_by_server,
+        Cause::Stopped => &counters.stopped,
+        Cause::Inconsistent => &counters.inconsistent,
+    };
+    count.add(1);
+}

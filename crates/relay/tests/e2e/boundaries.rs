@@ -1,0 +1,172 @@
+//! What the relay does not take, and how much it takes at most.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use crate::process::RelayProcess;
+use crate::world::{BOX, CLIENT, FOREIGN, SERVER, World, ip};
+
+#[test]
+fn a_connection_to_the_relay_itself_is_refused() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "");
+    for own in BOX {
+        match world.connect(SocketAddr::new(ip(own), 8742)) {
+            Ok(mut near) => {
+                let error = near.read(&mut [0]).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
+    }
+    let counts = relay.counts();
+    assert_eq!((counts["refused_direct"], counts["accepted"]), (2, 0));
+}
+
+#[test]
+fn connections_to_the_relays_port_elsewhere_pass_unsplit() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "");
+    for (server, client) in SERVER.into_iter().zip(CLIENT) {
+        let listen = || TcpListener::bind((ip(server), 8742));
+        let listener = world.server.run(listen).unwrap().unwrap();
+        assert_passes(&world, &listener, client);
+    }
+    let counts = relay.counts();
+    assert_eq!((counts["refused_direct"], counts["accepted"]), (0, 0));
+}
+
+#[test]
+fn a_client_outside_the_prefixes_passes_unsplit() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "");
+    let (listener, _) = world.listen(SERVER[0]);
+    assert_passes(&world, &listener, FOREIGN);
+    assert_eq!(relay.counts()["accepted"], 0);
+}
+
+/// The same client is refused if somebody else's rules bring it, as its address must not be bound.
+#[test]
+fn a_client_outside_the_prefixes_is_refused_if_brought() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "interception = \"none\"\n");
+    let mut wide = midspan_relay::Config::new(vec!["0.0.0.0/0".parse().unwrap()]);
+    wide.interception = midspan_relay::InterceptionKind::Nftables;
+    let (listener, address) = world.listen(SERVER[0]);
+    world
+        .relay
+        .run(|| {
+            let rules = midspan_relay::Interception::install(&wide).unwrap();
+            for (from, accepted) in [(FOREIGN, 0), (CLIENT[0], 1)] {
+                match world.connect_from(SocketAddr::new(ip(from), 0), address) {
+                    Ok(mut near) if accepted == 0 => {
+                        let error = near.read(&mut [0]).unwrap_err();
+                        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+                    }
+                    Ok(_) => drop(listener.accept().unwrap()),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+                }
+                let counts = relay.counts();
+                assert_eq!((counts["refused_client"], counts["accepted"]), (1, accepted));
+            }
+            drop(rules);
+        })
+        .unwrap();
+    assert_passes(&world, &listener, FOREIGN);
+}
+
+#[test]
+fn at_a_limit_new_flows_are_reset_and_old_ones_go_on() {
+    let Some(world) = World::new() else { return };
+    for (limit, count) in
+        [("flows = 2", "refused_flows"), ("flows_per_client = 2", "refused_flows_per_client")]
+    {
+        let mut relay = RelayProcess::start(&world.relay, &format!("[limits]\n{limit}\n"));
+        let (listener, address) = world.listen(SERVER[0]);
+        let mut near: Vec<_> = (0..2).map(|_| world.connect(address).unwrap()).collect();
+        let _far: Vec<_> = (0..2).map(|_| listener.accept().unwrap()).collect();
+        match world.connect(address) {
+            Ok(mut third) => {
+                let error = third.read(&mut [0]).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+        }
+        assert_eq!(relay.counts()[count], 1);
+        near.iter_mut().for_each(|stream| stream.write_all(b"still here").unwrap());
+        drop(near);
+        drop(_far);
+        relay.until(|counts| counts["active"] == 0);
+        drop(world.connect(address).unwrap());
+        assert_eq!(relay.until(|counts| counts["accepted"] == 3)[count], 1);
+    }
+}
+
+/// The bound, for one direction: what the reader's socket holds, the send buffer of the leg
+/// towards it, the relay's own buffer, the receive buffer of the leg towards the writer, and what
+/// the writer's socket holds. The kernel keeps twice the configured size of a socket's buffer.
+#[test]
+fn a_slow_reader_bounds_what_is_buffered() {
+    const SIZE: u64 = 256 * 1024;
+    let Some(world) = World::new() else { return };
+    let leg = "receive_buffer = \"256 KiB\"\nsend_buffer = \"256 KiB\"\n";
+    let settings = format!("buffer = \"256 KiB\"\n[client_leg]\n{leg}[server_leg]\n{leg}");
+    let mut relay = RelayProcess::start(&world.relay, &settings);
+    let pairs = 8;
+    let mut ends = Vec::new();
+    let mut written = 0;
+    for index in 0..pairs {
+        let (client, server) = world.pair(SERVER[0]);
+        let (reader, writer) = if index % 2 == 0 { (client, server) } else { (server, client) };
+        for end in [&reader, &writer] {
+            let end = socket2::SockRef::from(end);
+            end.set_send_buffer_size(SIZE as usize).unwrap();
+            end.set_recv_buffer_size(SIZE as usize).unwrap();
+        }
+        written += fill(&writer);
+        ends.push((reader, writer));
+    }
+    let counts = relay.counts();
+    let taken = counts["bytes_from_client"] + counts["bytes_from_server"];
+    let given = counts["bytes_to_client"] + counts["bytes_to_server"];
+    assert!(taken - given <= pairs * SIZE, "{} held", taken - given);
+    assert!(counts["buffered"] <= pairs * SIZE, "{}", counts["buffered"]);
+    let per_flow = written / pairs;
+    assert!(per_flow <= 2 * SIZE + 2 * SIZE + SIZE + 2 * SIZE + 2 * SIZE, "{per_flow}");
+    // And nothing of it is lost when the reader wakes up.
+    for (mut reader, writer) in ends {
+        drop(writer);
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        written -= all.len() as u64;
+    }
+    assert_eq!(written, 0);
+    relay.until(|counts| counts["active"] == 0 && counts["buffered"] == 0);
+}
+
+/// Writes until nothing moves any more.
+fn fill(mut writer: &TcpStream) -> u64 {
+    writer.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    let (chunk, mut written) = (vec![1; 65_536], 0);
+    while let Ok(bytes) = writer.write(&chunk) {
+        written += bytes as u64;
+    }
+    written
+}
+
+/// A connection from `client` reaches the listener, and data crosses it.
+fn assert_passes(world: &World, listener: &TcpListener, client: &str) {
+    let address = listener.local_addr().unwrap();
+    let (mut near, mut far) = thread::scope(|scope| {
+        let far = scope.spawn(|| listener.accept().unwrap());
+        let near = world.connect_from(SocketAddr::new(ip(client), 0), address).unwrap();
+        (near, far.join().unwrap().0)
+    });
+    far.write_all(b"hello").unwrap();
+    drop(far);
+    let mut text = String::new();
+    near.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "hello");
+}

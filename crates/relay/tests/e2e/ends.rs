@@ -1,0 +1,136 @@
+//! What each end sees: addresses, bytes, FINs, resets.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::thread;
+
+use crate::process::RelayProcess;
+use crate::world::{CLIENT, SERVER, World, abort, ip};
+
+#[test]
+fn the_server_sees_the_clients_own_address_and_port() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "");
+    for (client, server) in CLIENT.into_iter().zip(SERVER) {
+        let (listener, address) = world.listen(server);
+        let from = SocketAddr::new(ip(client), 40_123);
+        let mut near = world.connect_from(from, address).unwrap();
+        let (mut far, seen) = listener.accept().unwrap();
+        assert_eq!((seen.ip(), seen.port()), (from.ip(), from.port()));
+        assert_eq!(near.peer_addr().unwrap().ip(), ip(server));
+        near.write_all(b"ping").unwrap();
+        let mut word = [0; 4];
+        far.read_exact(&mut word).unwrap();
+        far.write_all(b"pong").unwrap();
+        near.read_exact(&mut word).unwrap();
+        assert_eq!(&word, b"pong");
+    }
+    let counts = relay.until(|counts| counts["closed"] == 2);
+    assert_eq!((counts["accepted"], counts["active"]), (2, 0));
+    for direction in ["from_client", "to_server", "from_server", "to_client"] {
+        assert_eq!(counts[&format!("bytes_{direction}")], 8);
+    }
+}
+
+#[test]
+fn a_client_may_use_the_relays_port_number_as_its_own() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "");
+    let (listener, address) = world.listen(SERVER[0]);
+    let near = world.connect_from(SocketAddr::new(ip(CLIENT[0]), 8742), address).unwrap();
+    let (mut far, seen) = listener.accept().unwrap();
+    assert_eq!(seen.port(), 8742);
+    far.write_all(b"hello").unwrap();
+    drop(far);
+    let mut text = String::new();
+    (&near).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "hello");
+    assert_eq!(relay.counts()["accepted"], 1);
+}
+
+#[test]
+fn either_end_may_close_while_the_other_goes_on() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "");
+    for server in SERVER {
+        for client_first in [true, false] {
+            let (client, server) = world.pair(server);
+            let (mut first, mut second) =
+                if client_first { (client, server) } else { (server, client) };
+            first.write_all(b"all I have to say").unwrap();
+            first.shutdown(Shutdown::Write).unwrap();
+            let mut heard = String::new();
+            second.read_to_string(&mut heard).unwrap();
+            assert_eq!(heard, "all I have to say");
+            // Much more than all buffers on the way hold.
+            let long = vec![7; 20_000_000];
+            let writer = thread::spawn(move || {
+                second.write_all(&long).unwrap();
+                second.shutdown(Shutdown::Write).unwrap();
+                second
+            });
+            let mut answer = Vec::new();
+            first.read_to_end(&mut answer).unwrap();
+            assert_eq!(answer.len(), 20_000_000);
+            assert!(answer.iter().all(|&byte| byte == 7));
+            drop(writer.join().unwrap());
+        }
+    }
+    let counts = relay.until(|counts| counts["active"] == 0);
+    assert_eq!(counts["closed"], 4);
+    assert!(counts["splice_promotions"] >= 4, "{counts:?}");
+}
+
+#[test]
+fn a_reset_on_one_side_is_a_reset_on_the_other() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "");
+    for server in SERVER {
+        for client_resets in [true, false] {
+            let (client, server) = world.pair(server);
+            let (resets, mut other) =
+                if client_resets { (client, server) } else { (server, client) };
+            (&resets).write_all(b"before").unwrap();
+            let mut word = [0; 6];
+            other.read_exact(&mut word).unwrap();
+            abort(resets);
+            let error = other.read(&mut word).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+    }
+    let counts = relay.until(|counts| counts["active"] == 0);
+    assert_eq!((counts["reset_by_client"], counts["reset_by_server"]), (2, 2));
+}
+
+#[test]
+fn a_server_that_refuses_resets_the_client() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "");
+    for server in SERVER {
+        let (listener, address) = world.listen(server);
+        drop(listener);
+        // Early handshake: the client may be told that it is connected before the server refuses.
+        match world.connect(address) {
+            Ok(mut near) => {
+                let error = near.read(&mut [0]).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionRefused),
+        }
+    }
+    assert_eq!(relay.until(|counts| counts["active"] == 0)["connect_failed"], 2);
+}
+
+#[test]
+fn a_server_that_does_not_answer_resets_the_client_in_time() {
+    let Some(world) = World::new() else { return };
+    let mut relay = RelayProcess::start(&world.relay, "connect_timeout = \"200 ms\"\n");
+    world.server.run(|| {
+        let drop_all = "add table ip t; add chain ip t i { type filter hook input priority 0; policy drop; }";
+        assert!(std::process::Command::new("nft").arg(drop_all).status().unwrap().success());
+    }).unwrap();
+    let mut near = world.connect("10.2.0.2:5".parse().unwrap()).unwrap();
+    let error = near.read(&mut [0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(relay.counts()["connect_timed_out"], 1);
+}

@@ -1,0 +1,10 @@
+//! The relay as a process between real network namespaces: a client, the box, a server.
+//!
+//! Without the right to create namespaces each test says that it was skipped.
+
+mod boundaries;
+mod death;
+mod ends;
+mod process;
+mod storm;
+mod world;

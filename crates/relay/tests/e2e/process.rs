@@ -1,0 +1,141 @@
+//! The relay as a process of its own: this test program, started again.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use midspan_relay::Config;
+use midspan_sys::netns::Netns;
+use midspan_sys::process::die_with_parent;
+
+use crate::world::PATIENCE;
+
+const CONFIG: &str = "MIDSPAN_TEST_RELAY";
+
+/// Not a test: what a [`RelayProcess`] runs. Alone it does nothing.
+#[test]
+fn relay_process() {
+    let Ok(path) = std::env::var(CONFIG) else { return };
+    let config = Config::load(path.as_ref()).unwrap();
+    let done = midspan_relay::run(config, |monitor| {
+        thread::spawn(move || {
+            for _ in std::io::stdin().lines() {
+                println!("{}", serde_json::to_string(&monitor.snapshot()).unwrap());
+            }
+        });
+    });
+    println!("{}", serde_json::to_string(&done.unwrap()).unwrap());
+}
+
+pub(crate) type Counts = HashMap<String, u64>;
+
+pub(crate) struct RelayProcess {
+    child: Child,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    _directory: tempfile::TempDir,
+}
+
+/// What every test configures unless it says otherwise.
+pub(crate) const CLIENTS: &str = "clients = [\"10.0.0.0/8\", \"fd00::/8\"]\n";
+
+impl RelayProcess {
+    /// Starts a relay and waits until it says that it is ready.
+    pub(crate) fn start(netns: &Netns, settings: &str) -> RelayProcess {
+        let directory = tempfile::tempdir().unwrap();
+        let (config, ready) = (directory.path().join("relay.toml"), directory.path().join("ready"));
+        fs::write(&config, format!("{CLIENTS}{settings}")).unwrap();
+        let notified = UnixDatagram::bind(&ready).unwrap();
+        notified.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "process::relay_process", "--nocapture"])
+            .env(CONFIG, &config)
+            .env("NOTIFY_SOCKET", &ready)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = die_with_parent(netns.apply(&mut command)).spawn().unwrap();
+        let mut said = [0; 64];
+        let length = notified.recv(&mut said).expect("the relay is not ready in time");
+        assert!(said[..length].starts_with(b"READY=1"));
+        RelayProcess {
+            ask: child.stdin.take().unwrap(),
+            answers: BufReader::new(child.stdout.take().unwrap()),
+            child,
+            _directory: directory,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn counts(&mut self) -> Counts {
+        self.ask.write_all(b"\n").unwrap();
+        self.next_counts()
+    }
+
+    fn next_counts(&mut self) -> Counts {
+        loop {
+            let mut line = String::new();
+            assert!(self.answers.read_line(&mut line).unwrap() > 0, "the relay has ended");
+            if line.starts_with('{') {
+                return serde_json::from_str(&line).unwrap();
+            }
+        }
+    }
+
+    /// Waits until the relay's counts are as wanted.
+    pub(crate) fn until(&mut self, wanted: impl Fn(&Counts) -> bool) -> Counts {
+        let start = Instant::now();
+        loop {
+            let counts = self.counts();
+            if wanted(&counts) {
+                return counts;
+            }
+            assert!(start.elapsed() < PATIENCE, "still {counts:#?}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for the end, and gives the last counts if the relay ended by itself.
+    pub(crate) fn wait(mut self) -> (ExitStatus, Option<Counts>) {
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "the relay does not end");
+            thread::sleep(Duration::from_millis(5));
+        };
+        let counts = status.success().then(|| self.next_counts());
+        (status, counts)
+    }
+
+    /// Descriptors open now.
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// Resident memory now, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let statm = fs::read_to_string(format!("/proc/{}/statm", self.pid())).unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    }
+}
+
+impl Drop for RelayProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

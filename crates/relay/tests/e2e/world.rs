@@ -1,0 +1,130 @@
+//! Three network namespaces in a row: client, relay box, server. They are anonymous, so that they
+//! vanish with the test, whatever becomes of it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use midspan_sys::netlink::Netlink;
+use midspan_sys::netns::Netns;
+use midspan_sys::sysctl;
+use socket2::{Domain, Socket, Type};
+
+pub(crate) struct World {
+    pub(crate) client: Netns,
+    pub(crate) relay: Netns,
+    pub(crate) server: Netns,
+}
+
+pub(crate) const CLIENT: [&str; 2] = ["10.1.0.2", "fd01::2"];
+pub(crate) const SERVER: [&str; 2] = ["10.2.0.2", "fd02::2"];
+/// The relay box as the client sees it.
+pub(crate) const BOX: [&str; 2] = ["10.1.0.1", "fd01::1"];
+/// Another address of the client, in none of the prefixes that the tests configure.
+pub(crate) const FOREIGN: &str = "192.168.77.2";
+
+/// How long anything may take before a test fails.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+impl World {
+    /// `None`, and says so, where namespaces may not be created.
+    pub(crate) fn new() -> Option<World> {
+        match World::build() {
+            Ok(world) => Some(world),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                eprintln!("skipped: network namespaces may not be created here");
+                None
+            }
+            Err(error) => panic!("namespaces: {error}"),
+        }
+    }
+
+    fn build() -> io::Result<World> {
+        let (client, relay, server) = (Netns::create()?, Netns::create()?, Netns::create()?);
+        relay.run(|| {
+            for name in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
+                sysctl::set(name, "1")?;
+            }
+            let mut netlink = Netlink::open()?;
+            for (name, peer, netns) in
+                [("access", "uplink", &client), ("wide", "downlink", &server)]
+            {
+                use std::os::fd::AsFd;
+                netlink.add_veth(name, peer, netns.as_fd())?;
+            }
+            let access = up(&mut netlink, "access", &["10.1.0.1", "fd01::1"])?;
+            up(&mut netlink, "wide", &["10.2.0.1", "fd02::1"])?;
+            netlink.add_route(ip("192.168.77.0"), 24, access, None)
+        })??;
+        client.run(|| {
+            let mut netlink = Netlink::open()?;
+            let link = up(&mut netlink, "uplink", &["10.1.0.2", "fd01::2", FOREIGN])?;
+            netlink.add_route(ip("0.0.0.0"), 0, link, Some(ip("10.1.0.1")))?;
+            netlink.add_route(ip("::"), 0, link, Some(ip("fd01::1")))
+        })??;
+        server.run(|| {
+            let mut netlink = Netlink::open()?;
+            let link = up(&mut netlink, "downlink", &["10.2.0.2", "fd02::2"])?;
+            netlink.add_route(ip("0.0.0.0"), 0, link, Some(ip("10.2.0.1")))?;
+            netlink.add_route(ip("::"), 0, link, Some(ip("fd02::1")))
+        })??;
+        Ok(World { client, relay, server })
+    }
+
+    /// A listener of the server on a port of the kernel's choice.
+    pub(crate) fn listen(&self, server: &str) -> (TcpListener, SocketAddr) {
+        let listener = self.server.run(|| TcpListener::bind((ip(server), 0))).unwrap().unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    /// Connects from the client.
+    pub(crate) fn connect(&self, to: SocketAddr) -> io::Result<TcpStream> {
+        let from = if to.is_ipv4() { CLIENT[0] } else { CLIENT[1] };
+        self.connect_from(SocketAddr::new(ip(from), 0), to)
+    }
+
+    /// Connects from an address and port of the client.
+    pub(crate) fn connect_from(&self, from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+        let stream = self.client.run(|| connect(from, to))??;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(stream)
+    }
+
+    /// Both ends of a connection through the box.
+    pub(crate) fn pair(&self, server: &str) -> (TcpStream, TcpStream) {
+        let (listener, address) = self.listen(server);
+        let client = self.connect(address).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        server.set_read_timeout(Some(PATIENCE)).unwrap();
+        server.set_write_timeout(Some(PATIENCE)).unwrap();
+        (client, server)
+    }
+}
+
+/// Connects in the calling thread's namespace, within [`PATIENCE`].
+pub(crate) fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+    socket.bind(&from.into())?;
+    socket.connect_timeout(&to.into(), PATIENCE)?;
+    Ok(socket.into())
+}
+
+pub(crate) fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Makes a stream's closing a reset.
+pub(crate) fn abort(stream: TcpStream) {
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+fn up(netlink: &mut Netlink, name: &str, addresses: &[&str]) -> io::Result<u32> {
+    let link = netlink.index(name)?;
+    for address in addresses.iter().copied().map(ip) {
+        netlink.add_address(link, address, if address.is_ipv4() { 24 } else { 64 })?;
+    }
+    netlink.set_up(link)?;
+    Ok(link)
+}
