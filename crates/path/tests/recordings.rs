@@ -55,7 +55,9 @@ fn recordings_have_their_published_means_and_links_deliver_them() {
         let file = format!("{name}.gz");
         let trace = Trace::parse(&std::fs::read(folder.join(&file)).unwrap()).unwrap();
         let mean = trace.mean_rate().as_mbps();
-        assert!((mean - mbps).abs() < 0.006, "{name}: {mean:.3} Mbit/s, published {mbps}");
+        // Published to two decimals; what was rebuilt meets its mean to a part in a thousand.
+        let tolerance = if name.contains("rebuilt") { mbps / 1000.0 } else { 0.0051 };
+        assert!((mean - mbps).abs() < tolerance, "{name}: {mean:.3} Mbit/s, published {mbps}");
         let length = trace.duration().as_secs_f64();
         assert!((length - seconds as f64).abs() <= 1.0, "{name}: {length} s");
         assert_eq!(delivered(&file, &trace), trace.chances().len() as u64, "{name}");

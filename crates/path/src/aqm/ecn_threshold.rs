@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(aqm.arrival(now, 16_000, Ecn::Ect0), Verdict::Pass);
         assert_eq!(aqm.arrival(now, 16_001, Ecn::Ect0), Verdict::Mark);
         assert_eq!(aqm.arrival(now, 16_000, Ecn::Ect1), Verdict::Mark);
-        assert_eq!(aqm.arrival(now, 0, Ecn::Ect0), Verdict::Pass);
+        assert_eq!(aqm.arrival(now, 1, Ecn::Ect0), Verdict::Pass);
         assert_eq!(aqm.arrival(now, 16_000, Ecn::NotEct), Verdict::Pass);
     }
 
