@@ -10,13 +10,19 @@ mod fixture;
 
 use midspan_report::{Report, Terminal};
 use midspan_scenario::record::Outcome;
+use midspan_scenario::reference::compare;
+use midspan_scenario::summary::Summary;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let (which, form) = match arguments.as_slice() {
         [which, form @ ("html" | "text")] => (*which, *form),
-        _ => return Err("usage: specimen loss|sizes|late|demo|single|bad html|text".into()),
+        _ => {
+            return Err(
+                "usage: specimen loss|sizes|late|demo|single|reference|bad html|text".into()
+            );
+        }
     };
     let source = match which {
         "loss" | "bad" => fixture::LOSS,
@@ -24,6 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "late" => fixture::LATE,
         "demo" => fixture::DEMO,
         "single" => fixture::SINGLE,
+        "reference" => fixture::REFERENCE,
         other => return Err(format!("`{other}` is no specimen").into()),
     };
     let scenario = fixture::scenario(source);
@@ -33,7 +40,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let machine = fixture::machine();
     let explanations = ["Made-up: here stands why our numbers differ from the paper's.".to_owned()];
+    let rows = fixture::reference_rows();
+    let comparison = compare(&rows, &scenario, &Summary::of(&scenario, &records)?);
     let mut report = Report::new(&scenario, &records)?;
+    report.comparison = Some(&comparison);
     report.source = Some(source);
     report.machine = Some(&machine);
     report.explanations = &explanations;

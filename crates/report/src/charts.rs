@@ -12,53 +12,45 @@ use crate::plot::bars::{Bar, BarChart, Group, Value};
 use crate::plot::lines::{Line, LineChart, Point};
 use crate::view::{self, Entry, Metric, Paper, axis_name, cell_name, variant_name};
 
-/// The charts of one metric.
-pub(crate) enum Charts {
-    /// Grouped bars, one chart for each point of the axes that the bars do not run along.
-    Bars(Vec<Titled<BarChart>>),
-    /// Lines over the size of a transfer, likewise.
-    Lines(Vec<Titled<LineChart>>),
-}
-
-/// A chart and the point of the sweep that it shows; empty where it shows all of it.
+/// A chart, or a row of them, and the point of the sweep that it shows; the title is empty where it
+/// shows all of it.
 pub(crate) struct Titled<T> {
     pub(crate) title: String,
     pub(crate) chart: T,
 }
 
-impl Charts {
-    pub(crate) fn of(
-        scenario: &Scenario,
-        summary: &Summary,
-        records: &[Record],
-        metric: Metric,
-    ) -> Charts {
-        let sizes = sizes(scenario);
-        let size_axis = sizes.as_ref().filter(|_| metric != Metric::Goodput).map(|(axis, _)| *axis);
-        let along = size_axis.or_else(|| longest_axis(scenario));
-        let panels = panels(scenario, summary, along);
-        let source = Source { scenario, records, metric };
-        match (size_axis, &sizes) {
-            (Some(_), Some((axis, sizes))) => Charts::Lines(
-                panels
-                    .into_iter()
-                    .map(|(title, cells)| {
-                        let chart = source.lines(&title, axis, sizes, &cells);
-                        Titled { title, chart }
-                    })
-                    .collect(),
-            ),
-            _ => Charts::Bars(
-                panels
-                    .into_iter()
-                    .map(|(title, cells)| {
-                        let chart = source.bars(&title, along, &cells);
-                        Titled { title, chart }
-                    })
-                    .collect(),
-            ),
-        }
-    }
+/// `metric` as grouped bars: along the axis with the most points, one chart for each point of the
+/// other axes.
+pub(crate) fn bars(
+    scenario: &Scenario,
+    summary: &Summary,
+    records: &[Record],
+    metric: Metric,
+) -> Vec<Titled<BarChart>> {
+    let source = Source { scenario, records, metric };
+    let along = longest_axis(scenario);
+    let panels = panels(scenario, summary, along).into_iter();
+    panels
+        .map(|(title, cells)| Titled { chart: source.bars(&title, along, &cells), title })
+        .collect()
+}
+
+/// The `metrics` of transfers as lines over their size, side by side in one row for each point of
+/// the other axes; none if no axis sets the size.
+pub(crate) fn lines(
+    scenario: &Scenario,
+    summary: &Summary,
+    metrics: &[Metric],
+) -> Option<Vec<Titled<Vec<LineChart>>>> {
+    let (along, sizes) = sizes(scenario)?;
+    let panels = panels(scenario, summary, Some(along)).into_iter();
+    let row = |title: &str, cells: &[&CellSummary]| {
+        let chart = |metric: &Metric| {
+            Source { scenario, records: &[], metric: *metric }.lines(title, along, &sizes, cells)
+        };
+        metrics.iter().map(chart).collect()
+    };
+    Some(panels.map(|(title, cells)| Titled { chart: row(&title, &cells), title }).collect())
 }
 
 /// What charts draw from.
@@ -130,7 +122,7 @@ impl Source<'_> {
         LineChart {
             description: self.description(title),
             x_title: axis_name(axis),
-            y_title: self.metric.title().to_owned(),
+            title: self.metric.title().to_owned(),
             quantity: self.metric.quantity(),
             lines: lines.collect(),
         }

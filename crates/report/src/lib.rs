@@ -6,6 +6,7 @@
 //! [`midspan_scenario::reference`](mod@midspan_scenario::reference)'s.
 
 mod charts;
+pub mod compare;
 mod grid;
 mod html;
 mod machine;

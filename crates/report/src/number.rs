@@ -13,13 +13,13 @@ impl Quantity {
     /// The number alone, in the unit that [`Quantity::unit_of`] gives for it.
     pub(crate) fn digits(self, value: f64) -> String {
         let scaled = value / self.scale_of(value);
-        format!("{scaled:.*}", decimals(scaled))
+        fixed(scaled, decimals(scaled))
     }
 
     /// A spread, to as many decimals as the mean that it belongs to, and in its unit.
     pub(crate) fn spread(self, spread: f64, mean: f64) -> String {
         let scale = self.scale_of(mean);
-        format!("{:.*}", decimals(mean / scale), spread / scale)
+        fixed(spread / scale, decimals(mean / scale))
     }
 
     /// The number and its unit.
@@ -69,14 +69,14 @@ pub(crate) fn factor(value: f64) -> String {
         v if v >= 9.995 => 1,
         _ => 2,
     };
-    format!("{value:.places$}")
+    fixed(value, places)
 }
 
 /// A share as a percentage with its sign kept: `15.0 %`, `-3.2 %`.
 pub(crate) fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;
     let places = if value.abs() >= 99.95 { 0 } else { 1 };
-    format!("{value:.places$} %")
+    format!("{} %", fixed(value, places))
 }
 
 /// A whole number with its thousands set apart by thin spaces: `1 204 311`.
@@ -100,13 +100,18 @@ pub(crate) fn bytes(value: f64) -> String {
         .unwrap_or(("B", 1.0));
     let scaled = value / scale;
     let places = if scaled.fract().abs() < 0.005 || scaled >= 100.0 { 0 } else { 1 };
-    format!("{scaled:.places$} {unit}")
+    format!("{} {unit}", fixed(scaled, places))
 }
 
 /// To at most six decimals, without zeros at the end: as others wrote it, no digit added or lost.
 pub(crate) fn shortest(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// To `places` decimals; a dash for what is no number.
+fn fixed(value: f64, places: usize) -> String {
+    if value.is_finite() { format!("{value:.places$}") } else { "–".to_owned() }
 }
 
 fn decimals(scaled: f64) -> usize {

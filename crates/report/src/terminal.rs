@@ -32,7 +32,7 @@ impl Terminal {
 /// The tables of every metric, the papers' remarks and what must be said of runs without numbers.
 pub(crate) fn tables(scenario: &Scenario, summary: &Summary, terminal: Terminal) -> String {
     let mut out = String::new();
-    for metric in Metric::of(scenario) {
+    for metric in Metric::all_of(scenario) {
         let table = Table::of(scenario, summary, metric);
         out.push('\n');
         out.push_str(&table.caption(summary));
@@ -48,9 +48,11 @@ pub(crate) fn tables(scenario: &Scenario, summary: &Summary, terminal: Terminal)
 
 /// The headline above the tables.
 pub(crate) fn heading(scenario: &Scenario, terminal: Terminal) -> String {
-    let title = wrapped(&scenario.title, terminal.width, 0);
-    let figure = scenario.figure.as_deref().map(|figure| format!("  ({figure})"));
-    format!("{}{}\n", painted(&title, Look::Bold, terminal.colour), figure.unwrap_or_default())
+    let title = match &scenario.figure {
+        Some(figure) => format!("{} ({figure})", scenario.title),
+        None => scenario.title.clone(),
+    };
+    painted(&wrapped(&title, terminal.width, 0), Look::Bold, terminal.colour) + "\n"
 }
 
 /// One metric's table.

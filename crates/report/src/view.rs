@@ -23,7 +23,7 @@ pub(crate) enum Metric {
 
 impl Metric {
     /// What the scenario's workloads measure, the most honest first.
-    pub(crate) fn of(scenario: &Scenario) -> Vec<Metric> {
+    pub(crate) fn all_of(scenario: &Scenario) -> Vec<Metric> {
         let has = |wanted: fn(&Workload) -> bool| {
             scenario.cells().iter().any(|cell| wanted(&cell.spec.workload))
         };
@@ -188,8 +188,26 @@ pub(crate) fn measurement(record: &Record) -> Option<&Measurement> {
     }
 }
 
-/// What a paper reports for one variant in one cell. Where it states a gain only, the value follows
-/// from the paper's own number without a proxy, or else from ours.
+/// A paper's number on a plot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Mark {
+    /// As the paper states it.
+    Stated(f64),
+    /// The paper states a gain: that multiple of the number without a proxy, the paper's if it
+    /// states one, else ours.
+    FromGain(f64),
+}
+
+impl Mark {
+    /// Where it stands.
+    pub(crate) fn value(self) -> f64 {
+        match self {
+            Mark::Stated(value) | Mark::FromGain(value) => value,
+        }
+    }
+}
+
+/// What a paper reports for one variant in one cell.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Paper {
     /// Goodput in bit/s, as stated.
@@ -237,7 +255,7 @@ impl Paper {
     }
 
     /// Where the paper's mark stands on a plot of goodput.
-    pub(crate) fn mark(&self, cell: &CellSummary) -> Option<f64> {
+    pub(crate) fn mark(&self, cell: &CellSummary) -> Option<Mark> {
         let baseline = || {
             let none = cell.variant(Variant::None)?;
             let ours = match Entry::of(cell, Some(none), Metric::Goodput) {
@@ -246,7 +264,8 @@ impl Paper {
             };
             Paper::of(none).goodput.or(ours)
         };
-        self.goodput.or_else(|| Some(self.gain? * baseline()?))
+        let stated = self.goodput.map(Mark::Stated);
+        stated.or_else(|| Some(Mark::FromGain(self.gain? * baseline()?)))
     }
 }
 

@@ -34,8 +34,8 @@ fn runs(records: &[&Record]) -> Markup {
         div class="scroll" { table {
             thead { tr {
                 th class="text" { "variant" } th { "run" } th class="text" { "started" }
-                th { "seed" } th { "goodput" } th { "acknowledged" } th { "measured for" }
-                th { "sender's retransmits" } th class="text" { "flows, or what went wrong" }
+                th { "seed" } th { "goodput, Mbit/s" } th { "acknowledged" } th { "measured" }
+                th { "retransmits" } th class="text" { "remarks" }
             } }
             tbody { @for record in records { tr {
                 td class="text" { (variant_name(record.variant)) }
@@ -61,7 +61,7 @@ fn outcome(outcome: &Outcome) -> Markup {
 }
 
 fn numbers(run: &Measurement) -> Markup {
-    let rate = |bps: f64| if bps > 0.0 { Quantity::Rate.with_unit(bps) } else { "–".to_owned() };
+    let rate = |bps: f64| if bps > 0.0 { Quantity::Rate.digits(bps) } else { "–".to_owned() };
     html! {
         td { (rate(run.goodput_bps)) }
         td { (rate(run.acknowledged_bps)) }
@@ -71,7 +71,7 @@ fn numbers(run: &Measurement) -> Markup {
             @if run.flows_bps.len() > 1 {
                 @let flows: Vec<String> =
                     run.flows_bps.iter().map(|bps| Quantity::Rate.digits(*bps)).collect();
-                (flows.join(", ")) " Mbit/s"
+                "flows: " (flows.join(", "))
             }
         }
     }
@@ -109,7 +109,7 @@ fn leg_table(legs: &[(&Record, &LegRecord)]) -> Markup {
                 th class="text" { "variant" } th { "run" } th class="text" { "host" }
                 th class="text" { "leg" } th class="text" { "control" } th { "RTT" } th { "least RTT" }
                 th { "cwnd" } th { "retransmits" } th { "D-SACKs" } th { "reorderings" }
-                th { "acknowledged" } th { "received" } th { "delivery rate" }
+                th { "acknowledged" } th { "received" } th { "rate, Mbit/s" }
             } }
             tbody { @for (record, leg) in legs { tr {
                 (run_of(record))
@@ -124,7 +124,7 @@ fn leg_table(legs: &[(&Record, &LegRecord)]) -> Markup {
                 td { (count(leg.reord_seen.into())) }
                 td { (bytes(leg.bytes_acked as f64)) }
                 td { (bytes(leg.bytes_received as f64)) }
-                td { (Quantity::Rate.with_unit(leg.delivery_rate_bps)) }
+                td { (Quantity::Rate.digits(leg.delivery_rate_bps)) }
             } } }
         } }
     }

@@ -1,18 +1,23 @@
 //! The page: one file that needs nothing but itself.
 
+mod comparison;
 mod details;
 mod table;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use midspan_scenario::Scenario;
 use midspan_scenario::record::{Backend, Record, Variant};
-use midspan_scenario::summary::{CellSummary, Summary};
+use midspan_scenario::summary::CellSummary;
 
-use crate::charts::{Charts, Titled};
+use crate::charts::{self, Titled};
+use crate::compare::Against;
 use crate::machine::{Machine, utc};
+use crate::plot::lines::LineChart;
 use crate::plot::{Kind, Scale, legend};
-use crate::view::{Metric, Paper, axis_name, cell_name, troubles, variant_name};
+use crate::view::{Mark, Metric, axis_name, cell_name, troubles, variant_name};
 use crate::{Report, number};
+
+pub(crate) use comparison::page as comparison_page;
 
 /// Draws the page.
 pub(crate) fn page(report: &Report<'_>) -> String {
@@ -33,7 +38,8 @@ pub(crate) fn page(report: &Report<'_>) -> String {
         }
         main {
             (troubles_of(report))
-            @for metric in Metric::of(scenario) { (metric_section(report, metric)) }
+            (results(report))
+            (beside_reference(report))
             (remarks(report))
             (details_of(report))
             @if let Some(source) = report.source {
@@ -133,54 +139,85 @@ fn troubles_of(report: &Report<'_>) -> Markup {
     }
 }
 
-/// One metric: its plots and its table.
-fn metric_section(report: &Report<'_>, metric: Metric) -> Markup {
+/// Every metric's plots and table.
+fn results(report: &Report<'_>) -> Markup {
+    let metrics = Metric::all_of(report.scenario);
+    let (rates, times): (Vec<Metric>, Vec<Metric>) =
+        metrics.into_iter().partition(|metric| *metric == Metric::Goodput);
+    html! {
+        @for metric in rates { (bar_section(report, metric)) }
+        @match charts::lines(report.scenario, &report.summary, &times) {
+            Some(rows) => (line_section(report, &times, &rows)),
+            None => @for metric in times { (bar_section(report, metric)) },
+        }
+    }
+}
+
+/// One metric as bars, and its table.
+fn bar_section(report: &Report<'_>, metric: Metric) -> Markup {
     let (scenario, summary) = (report.scenario, &report.summary);
-    let papers = metric == Metric::Goodput && has_paper(summary);
-    let names: Vec<(Variant, &str)> =
-        scenario.variants.iter().map(|variant| (*variant, variant_name(*variant))).collect();
-    let mark = papers.then_some("the paper's number");
+    let charts = charts::bars(scenario, summary, report.records, metric);
+    let scale = Scale::covering(charts.iter().flat_map(|one| one.chart.values()));
+    let marks: Vec<Mark> = charts.iter().flat_map(|one| one.chart.marks()).collect();
+    let from_gain = marks.iter().any(|mark| matches!(mark, Mark::FromGain(_)));
     html! {
         h2 { (metric.title()) }
-        figure {
-            @match Charts::of(scenario, summary, report.records, metric) {
-                Charts::Bars(charts) => {
-                    (legend(&names, Kind::Bars, true, mark))
-                    @for Titled { title, chart } in charts {
-                        @if !title.is_empty() { h4 { (title) } }
-                        (chart.draw())
-                    }
-                }
-                Charts::Lines(charts) => {
-                    (legend(&names, Kind::Marks, true, None))
-                    // One scale for all, so that they can be compared by eye.
-                    @let sizes = Scale::covering_log(charts.iter().flat_map(|one| one.chart.sizes()));
-                    @let times = Scale::covering_log(charts.iter().flat_map(|one| one.chart.values()));
-                    div class="panels" {
-                        @for Titled { title, chart } in &charts {
-                            div {
-                                @if !title.is_empty() { h4 { (title) } }
-                                (chart.draw(sizes, times))
-                            }
-                        }
-                    }
-                }
+        (legend(&named(&scenario.variants), Kind::Bars, &marks))
+        @for Titled { title, chart } in &charts {
+            figure {
+                @if !title.is_empty() { h4 { (title) } }
+                (chart.draw(scale))
             }
-            figcaption {
-                (metric.meaning())
-                @if papers {
-                    " Where the paper states a gain only, its mark stands at that multiple of the \
-                     goodput without a proxy: the paper's if it states one, else ours."
-                }
+        }
+        p class="caption" {
+            (metric.meaning())
+            @if from_gain {
+                " A hollow mark is a gain that the paper states, times the goodput without a proxy: \
+                 the paper's if it states one, else ours."
             }
         }
         (table::results(scenario, summary, metric))
     }
 }
 
-fn has_paper(summary: &Summary) -> bool {
-    let variants = summary.cells.iter().flat_map(|cell| &cell.variants);
-    variants.into_iter().any(|variant| Paper::of(variant).has_number())
+/// The times of transfers over their size: plots side by side, then a table for each.
+fn line_section(
+    report: &Report<'_>,
+    metrics: &[Metric],
+    rows: &[Titled<Vec<LineChart>>],
+) -> Markup {
+    // One scale for all, so that they can be compared by eye.
+    let all = || rows.iter().flat_map(|row| &row.chart);
+    let sizes = Scale::covering_log(all().flat_map(LineChart::sizes));
+    let times = Scale::covering_log(all().flat_map(LineChart::values));
+    html! {
+        h2 { "Response time" }
+        (legend(&named(&report.scenario.variants), Kind::Lines, &[]))
+        @for Titled { title, chart } in rows {
+            figure {
+                @if !title.is_empty() { h4 { (title) } }
+                div class="panels" { @for panel in chart { div { (panel.draw(sizes, times)) } } }
+            }
+        }
+        @for metric in metrics {
+            h3 { (metric.title()) }
+            p class="caption" { (metric.meaning()) }
+            (table::results(report.scenario, &report.summary, *metric))
+        }
+    }
+}
+
+fn named(variants: &[Variant]) -> Vec<(Variant, &'static str)> {
+    variants.iter().map(|variant| (*variant, variant_name(*variant))).collect()
+}
+
+fn beside_reference(report: &Report<'_>) -> Markup {
+    let compared = report.compared();
+    html! {
+        @if let Some(compared) = compared.filter(|one| !one.comparison.pairs.is_empty()) {
+            (comparison::section(&Against::of(&[compared])))
+        }
+    }
 }
 
 /// What is to be known of the results: why they differ, what the scenario chose, what is left out.

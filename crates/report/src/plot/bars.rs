@@ -4,9 +4,10 @@ use maud::{Markup, html};
 use midspan_scenario::record::Variant;
 
 use super::class;
-use super::frame::{Frame, diamond, px, whisker};
+use super::frame::{Frame, px, reported_mark, whisker};
 use super::scale::Scale;
 use crate::number::Quantity;
+use crate::view::Mark;
 
 /// A chart of grouped bars.
 #[derive(Debug, Clone)]
@@ -40,7 +41,7 @@ pub(crate) struct Bar {
     /// Its height, unless there is nothing to show.
     pub(crate) value: Value,
     /// What a paper reports here.
-    pub(crate) reported: Option<f64>,
+    pub(crate) reported: Option<Mark>,
     /// A few characters above the bar, such as the gain.
     pub(crate) note: String,
     /// Shown while the pointer rests on it.
@@ -68,9 +69,9 @@ const HEIGHT: f64 = 350.0;
 const FRAME: Frame = Frame { left: 62.0, top: 18.0, width: 788.0, height: 284.0 };
 
 impl BarChart {
-    /// The chart as SVG.
-    pub(crate) fn draw(&self) -> Markup {
-        let scale = Scale::covering(self.values());
+    /// The chart as SVG, on a vertical axis that covers `values`: the same for charts that are to
+    /// be compared by eye.
+    pub(crate) fn draw(&self, scale: Scale) -> Markup {
         let unit = self.quantity.axis_unit();
         let log = if scale.is_log() { " (log scale)" } else { "" };
         let step = FRAME.width / self.groups.len().max(1) as f64;
@@ -89,7 +90,13 @@ impl BarChart {
         }
     }
 
-    fn values(&self) -> impl Iterator<Item = f64> {
+    /// The papers' numbers in it.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = Mark> {
+        self.groups.iter().flat_map(|group| &group.bars).filter_map(|bar| bar.reported)
+    }
+
+    /// Every value that must fit on the vertical axis.
+    pub(crate) fn values(&self) -> impl Iterator<Item = f64> {
         self.groups.iter().flat_map(|group| &group.bars).flat_map(Bar::values)
     }
 }
@@ -105,7 +112,7 @@ impl Bar {
             }
             Value::Missing(_) => Vec::new(),
         };
-        own.into_iter().chain(self.reported)
+        own.into_iter().chain(self.reported.map(Mark::value))
     }
 
     /// The highest place that the bar's own marks reach.
@@ -155,7 +162,7 @@ fn draw_bar(bar: &Bar, scale: Scale, left: f64, slot: f64) -> Markup {
                         } { (why) }
                 }
             }
-            @if let Some(reported) = bar.reported { (diamond(middle, FRAME.y(scale, reported))) }
+            @if let Some(reported) = bar.reported { (reported_mark(reported, middle, FRAME.y(scale, reported.value()))) }
             @if !bar.note.is_empty() {
                 text class="note" text-anchor="middle" x=(px(middle))
                     y=(px(bar.peak(scale) - 8.0)) { (bar.note) }

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::scale::Scale;
+use crate::view::Mark;
 
 /// The rectangle in which values are drawn, in the SVG's own units (a CSS pixel at full size).
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +53,7 @@ impl Frame {
                 }
             }
             text class="axis" text-anchor="middle"
-                transform={ "translate(13 " (px(middle)) ") rotate(-90)" } { (title) }
+                transform={ "translate(12 " (px(middle)) ") rotate(-90)" } { (title) }
         }
     }
 
@@ -86,8 +87,12 @@ pub(crate) fn whisker(x: f64, low: f64, high: f64, half: f64) -> Markup {
     html! { path class="whisker" d=(path) {} }
 }
 
-/// The paper's number: a hollow diamond.
-pub(crate) fn diamond(x: f64, y: f64) -> Markup {
+/// The paper's number: a diamond, full if the paper states it and hollow if it follows from a gain.
+pub(crate) fn reported_mark(mark: Mark, x: f64, y: f64) -> Markup {
+    let class = match mark {
+        Mark::Stated(_) => "reported",
+        Mark::FromGain(_) => "reported hollow",
+    };
     let size = 5.5;
     let path = format!(
         "M{} {}L{} {}L{} {}L{} {}Z",
@@ -100,5 +105,5 @@ pub(crate) fn diamond(x: f64, y: f64) -> Markup {
         px(x - size),
         px(y)
     );
-    html! { path class="reported" d=(path) {} }
+    html! { path class=(class) d=(path) {} }
 }

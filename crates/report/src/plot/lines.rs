@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use midspan_scenario::record::Variant;
 
 use super::frame::{Frame, px, whisker};
-use super::scale::Scale;
+use super::scale::{Scale, Tick};
 use super::{class, marker};
 use crate::number::{self, Quantity};
 
@@ -15,8 +15,8 @@ pub(crate) struct LineChart {
     pub(crate) description: String,
     /// Title of the horizontal axis, which counts bytes.
     pub(crate) x_title: String,
-    /// What is measured, without its unit.
-    pub(crate) y_title: String,
+    /// What is measured; stands above the panel.
+    pub(crate) title: String,
     /// How values are written.
     pub(crate) quantity: Quantity,
     /// In the order of the legend.
@@ -45,30 +45,35 @@ pub(crate) struct Point {
     pub(crate) hover: String,
 }
 
-const WIDTH: f64 = 430.0;
-const HEIGHT: f64 = 330.0;
-const FRAME: Frame = Frame { left: 62.0, top: 14.0, width: 356.0, height: 268.0 };
+/// More labels than this run into each other.
+const MOST_LABELS: usize = 5;
+
+const WIDTH: f64 = 330.0;
+const HEIGHT: f64 = 312.0;
+const FRAME: Frame = Frame { left: 70.0, top: 28.0, width: 240.0, height: 240.0 };
 
 impl LineChart {
     /// The panel as SVG, on axes that cover `values` and `sizes`, so that panels side by side
     /// can be compared by eye.
     pub(crate) fn draw(&self, x: Scale, y: Scale) -> Markup {
+        let decades: Vec<Tick> = x.ticks().into_iter().filter(|tick| tick.major).collect();
+        let every = decades.len().div_ceil(MOST_LABELS).max(1);
+        let centre = FRAME.left + FRAME.width / 2.0;
         html! {
             svg class="plot" viewBox={ "0 0 " (px(WIDTH)) " " (px(HEIGHT)) } role="img"
                 aria-label=(self.description) {
-                (FRAME.y_axis(y, &format!("{}{} (log scale)", self.y_title, self.quantity.axis_unit()), |value| {
-                    self.quantity.tick(value)
-                }))
-                @for tick in x.ticks() {
-                    @if tick.major {
-                        @let place = px(FRAME.x(x, tick.value));
-                        line class="grid" x1=(place) x2=(place) y1=(px(FRAME.top))
-                            y2=(px(FRAME.bottom())) {}
+                text class="heading" text-anchor="middle" x=(px(centre)) y="16" { (self.title) }
+                (FRAME.y_axis(y, "time, log scale", |value| self.quantity.tick(value)))
+                @for (index, tick) in decades.iter().enumerate() {
+                    @let place = px(FRAME.x(x, tick.value));
+                    line class="grid" x1=(place) x2=(place) y1=(px(FRAME.top))
+                        y2=(px(FRAME.bottom())) {}
+                    @if index % every == 0 {
                         text class="tick" text-anchor="middle" x=(place)
                             y=(px(FRAME.bottom() + 17.0)) { (number::bytes(tick.value)) }
                     }
                 }
-                (FRAME.x_axis(&self.x_title))
+                (FRAME.x_axis(&format!("{}, log scale", self.x_title)))
                 @for line in &self.lines { (draw_line(line, x, y)) }
             }
         }

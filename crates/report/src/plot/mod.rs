@@ -5,12 +5,14 @@ pub(crate) mod bars;
 mod frame;
 pub(crate) mod lines;
 mod scale;
+pub(crate) mod scatter;
 
 use maud::{Markup, html};
 use midspan_scenario::record::Variant;
 
 pub(crate) use scale::Scale;
 
+use crate::view::Mark;
 use frame::px;
 
 /// The style sheet's class of a variant.
@@ -38,23 +40,21 @@ fn marker(variant: Variant, x: f64, y: f64) -> Markup {
     }
 }
 
-/// What a legend explains.
+/// What kind of drawing a legend explains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Bars, with single runs as dots.
+    /// Bars with single runs as dots.
     Bars,
-    /// Marks, joined or not.
+    /// Lines through marks.
+    Lines,
+    /// Marks alone.
     Marks,
 }
 
-/// The legend of plots that show `variants` by name; `reported` says what a diamond is, where one
-/// is drawn.
-pub(crate) fn legend(
-    variants: &[(Variant, &str)],
-    kind: Kind,
-    deviation: bool,
-    reported: Option<&str>,
-) -> Markup {
+/// The legend of plots of `kind` that show `variants` by name and `reported` marks.
+pub(crate) fn legend(variants: &[(Variant, &str)], kind: Kind, reported: &[Mark]) -> Markup {
+    let stated = reported.iter().find(|mark| matches!(mark, Mark::Stated(_)));
+    let from_gain = reported.iter().find(|mark| matches!(mark, Mark::FromGain(_)));
     html! {
         ul class="legend" {
             @for (variant, name) in variants {
@@ -63,11 +63,17 @@ pub(crate) fn legend(
             @if kind == Kind::Bars {
                 li { (swatch("", html! { circle class="run" cx="8" cy="8" r="2.4" {} })) "single run" }
             }
-            @if deviation {
+            @if kind != Kind::Marks {
                 li { (swatch("", frame::whisker(8.0, 14.0, 2.0, 3.5))) "± standard deviation" }
             }
-            @if let Some(source) = reported {
-                li { (swatch("", frame::diamond(8.0, 8.0))) (source) }
+            @if let Some(mark) = stated {
+                li { (swatch("", frame::reported_mark(*mark, 8.0, 8.0))) "the paper's number" }
+            }
+            @if let Some(mark) = from_gain {
+                li {
+                    (swatch("", frame::reported_mark(*mark, 8.0, 8.0)))
+                    "the paper's gain, times no proxy"
+                }
             }
         }
     }
@@ -77,10 +83,11 @@ fn sample(variant: Variant, kind: Kind) -> Markup {
     html! {
         @match kind {
             Kind::Bars => rect class="fill" x="1" y="1" width="14" height="14" {},
-            Kind::Marks => {
+            Kind::Lines => {
                 path class="line" d="M0 8H16" {}
                 (marker(variant, 8.0, 8.0))
             }
+            Kind::Marks => (marker(variant, 8.0, 8.0)),
         }
     }
 }

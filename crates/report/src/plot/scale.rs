@@ -36,7 +36,8 @@ impl Scale {
     pub(crate) fn covering(values: impl IntoIterator<Item = f64>) -> Self {
         match extent(values) {
             Some((least, greatest)) if greatest / least > LINEAR_RANGE => {
-                Self::log(least, greatest)
+                // A bar of no height would look like none at all.
+                Self::log(least * 0.8, greatest)
             }
             Some((_, greatest)) => Self::linear(greatest),
             None => Self::linear(1.0),
@@ -68,11 +69,8 @@ impl Scale {
         } else {
             (floor_125(least), ceil_125(greatest))
         };
-        if bottom >= least {
-            bottom /= if wide { 10.0 } else { 2.0 };
-        }
-        if top <= bottom {
-            top = bottom * 10.0;
+        if top < bottom * 1.5 {
+            (bottom, top) = (bottom / 2.0, top * 2.0);
         }
         Scale::Log { bottom, top }
     }
@@ -139,11 +137,12 @@ fn ceil_125(value: f64) -> f64 {
     multiple.unwrap_or(10.0) * power
 }
 
-/// The least and the greatest of the finite values above zero.
+/// The least and the greatest of the values that a measurement could give: no axis needs to show
+/// less than a picosecond or more than an exabit per second.
 fn extent(values: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     values
         .into_iter()
-        .filter(|value| value.is_finite() && *value > 0.0)
+        .filter(|value| (1e-12..=1e18).contains(value))
         .map(|value| (value, value))
         .reduce(|(least, greatest), (value, _)| (least.min(value), greatest.max(value)))
 }
@@ -160,7 +159,7 @@ mod tests {
 
     #[test]
     fn nothing_to_show_still_has_an_axis() {
-        for values in [vec![], vec![0.0], vec![f64::NAN, f64::INFINITY, -1.0]] {
+        for values in [vec![], vec![0.0], vec![f64::NAN, f64::INFINITY, f64::MAX, -1.0]] {
             let scale = Scale::covering(values);
             assert!(!scale.ticks().is_empty());
             assert_eq!(scale.place(f64::NAN), 0.0);

@@ -1,0 +1,153 @@
+//! The page: it holds everything, escapes everything and needs nothing.
+
+mod fixture;
+
+use midspan_report::{Report, compare};
+use midspan_scenario::record::{Outcome, Record};
+use midspan_scenario::reference;
+use midspan_scenario::summary::Summary;
+
+/// The page of a made-up scenario, with everything that a page can have.
+fn page(source: &str, records: &[Record]) -> String {
+    let scenario = fixture::scenario(source);
+    let machine = fixture::machine();
+    let summary = Summary::of(&scenario, records).unwrap();
+    let comparison = reference::compare(&fixture::reference_rows(), &scenario, &summary);
+    let explanations = ["Because <this> & that.".to_owned()];
+    let mut report = Report::new(&scenario, records).unwrap();
+    report.source = Some(source);
+    report.machine = Some(&machine);
+    report.comparison = Some(&comparison);
+    report.explanations = &explanations;
+    report.html()
+}
+
+fn full(source: &str) -> String {
+    page(source, &fixture::records(&fixture::scenario(source)))
+}
+
+#[test]
+fn every_page_is_well_formed_and_needs_nothing_from_outside() {
+    for source in fixture::ALL {
+        for page in [full(source), page(source, &[])] {
+            assert_balanced(&page);
+            for outside in ["http", "src=", "url(", "@import", "<script", "<link", "NaN"] {
+                assert!(!page.contains(outside), "{outside} in {source}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_was_run_where_and_why_it_differs_is_there() {
+    let page = full(fixture::LOSS);
+    for part in [
+        "mec 3a",
+        "Linux 6.18.0 x86_64",
+        "Made-up CPU at 3.0 GHz, 2 cores, 8 GB of memory",
+        "haproxy 2.6.12",
+        "75 measured",
+        "2026-11-21 00:05 UTC",
+        "74.1 times faster than no proxy at 1 % loss (upload)",
+        "Because &lt;this&gt; &amp; that.",
+        "The paper does not state its queue limits",
+        "stated in the text beside the figure",
+        "loss = [&quot;0 %&quot;, &quot;0.05 %&quot;",
+        "paper: 136.21 Mbit/s",
+        "paper: gain 17.4 x",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+}
+
+#[test]
+fn text_from_outside_is_escaped() {
+    let page = full(fixture::SINGLE);
+    assert!(page.contains("&lt;one&gt; cell &amp; &quot;quotes&quot;"));
+    assert!(!page.contains("<one>"));
+    let scenario = fixture::scenario(fixture::DEMO);
+    let mut records = fixture::records(&scenario);
+    let reason = "</td><b onclick=\"x\">".to_owned();
+    records[0].outcome = Outcome::Failed { reason };
+    assert!(!self::page(fixture::DEMO, &records).contains("<b onclick"));
+}
+
+#[test]
+fn every_run_is_there_even_when_it_was_repeated() {
+    let scenario = fixture::scenario(fixture::DEMO);
+    let mut records = fixture::records(&scenario);
+    let mut first_attempt = records[0].clone();
+    first_attempt.outcome = fixture::untrusted();
+    records.insert(0, first_attempt);
+    let page = page(fixture::DEMO, &records);
+    let rows = page.matches("2026-11-21 00:").count();
+    // Each run's row, and the two ends of the span in which all ran.
+    assert_eq!(rows, records.len() + 2);
+    assert!(page.contains("emulator p99 lateness 240 us, limit 100 us"));
+    assert!(page.contains("9 of 10 runs measured"));
+    assert!(page.contains("18 measured ("), "the repeated run counts once");
+}
+
+#[test]
+fn a_cell_that_cannot_be_measured_has_no_number() {
+    let scenario = fixture::scenario(fixture::DEMO);
+    let mut records = fixture::records(&scenario);
+    for record in records.iter_mut().filter(|record| record.cell["direction"] == "upload") {
+        if record.repetition == 0 {
+            record.outcome = fixture::untrusted();
+        }
+    }
+    let page = page(fixture::DEMO, &records);
+    assert!(page.contains("(upload): not measurable here: 3 of 9 runs untrusted: emulator p99"));
+    // The whole scenario has more than a tenth of untrusted runs, too: the verdict gives no number.
+    assert!(page.contains("Not measurable here: 3 of 18 runs untrusted"));
+    assert!(!page.contains("times faster"));
+    assert_eq!(page.matches("not measurable here</text>").count(), 3);
+}
+
+#[test]
+fn plots_show_each_run_and_each_size() {
+    let page = full(fixture::LOSS);
+    // One more in the legend.
+    assert_eq!(page.matches("class=\"run\"").count(), 75 + 1);
+    assert_eq!(page.matches("class=\"bar ").count(), 15);
+    let page = full(fixture::SIZES);
+    // Three variants in three panels in two rows.
+    assert_eq!(page.matches("class=\"series ").count(), 3 * 3 * 2);
+    assert_eq!(page.matches("Time to orderly close: ").count(), 2, "one description a panel");
+}
+
+#[test]
+fn the_comparison_of_several_scenarios_is_a_page() {
+    let scenario = fixture::scenario(fixture::REFERENCE);
+    let records = fixture::records(&scenario);
+    let rows = fixture::reference_rows();
+    let summary = Summary::of(&scenario, &records).unwrap();
+    let comparison = reference::compare(&rows, &scenario, &summary);
+    let one = compare::Compared { scenario: &scenario, summary: &summary, comparison: &comparison };
+    let page = compare::page("Two at once", &[one, one]);
+    assert_balanced(&page);
+    assert!(page.contains("20 of 20 cells of the reference's kind measured"));
+    assert_eq!(page.matches("class=\"series ").count(), 20);
+    assert_balanced(&compare::page("None", &[]));
+}
+
+/// Every tag that is opened is closed, in order.
+fn assert_balanced(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let start = page.find("</style>").expect("a style sheet") + "</style>".len();
+    for tag in page[start..].split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').expect("a tag ends");
+        match tag.strip_prefix('/') {
+            Some("head" | "body" | "html") => {}
+            Some(name) => assert_eq!(open.pop(), Some(name), "</{name}>"),
+            None => {
+                let name = tag.split_whitespace().next().expect("a tag has a name");
+                if name != "body" {
+                    open.push(name);
+                }
+            }
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+}

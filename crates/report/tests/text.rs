@@ -1,0 +1,120 @@
+//! The report as text.
+
+mod fixture;
+
+use midspan_report::{Report, Terminal};
+use midspan_scenario::record::{Outcome, Variant};
+use midspan_scenario::reference;
+use midspan_scenario::summary::Summary;
+
+#[test]
+fn a_sweep_with_a_paper_is_a_table_and_a_sentence() {
+    let scenario = fixture::scenario(fixture::LATE);
+    let records = fixture::records(&scenario);
+    let text = Report::new(&scenario, &records).unwrap().text(Terminal::PLAIN);
+    let expected = "\
+Made-up numbers: 10 ms more on some packets (mec 4)
+
+Goodput, Mbit/s: mean ± standard deviation of 5 runs
+late     no proxy         Midspan            gain
+0 %         938.3  ± 1.2    940.0  ± 0.4   1.00 x
+0.05 %      937.3  ± 0.9    938.0  ± 1.3   1.00 x
+0.1 %       937.8  ± 1.1    938.0  ± 1.0   1.00 x
+0.5 %       937.3  ± 0.8    605.5  ± 5.3   0.65 x
+  paper                                   0.663 x
+1 %         937.6  ± 0.9    400.1  ± 8.5   0.43 x
+  paper                                   0.419 x
+
+Midspan is at best as fast as no proxy at 0 % late (upload), and at worst 2.34
+times slower at 1 % late. It is slower in 2 of 5 cells.
+";
+    assert_eq!(text, expected, "\n{text}");
+}
+
+#[test]
+fn runs_without_a_number_are_said() {
+    let scenario = fixture::scenario(fixture::LOSS);
+    let mut records = fixture::records(&scenario);
+    for record in &mut records {
+        match (record.cell["loss"].as_str(), record.repetition, record.variant) {
+            ("0.1 %", 0, Variant::None | Variant::Midspan) => record.outcome = fixture::untrusted(),
+            ("1 %", _, Variant::Haproxy) => {
+                let reason = "haproxy: cannot bind".to_owned();
+                record.outcome = Outcome::Failed { reason };
+            }
+            ("0 %", 4, Variant::Midspan) => record.outcome = fixture::untrusted(),
+            _ => {}
+        }
+    }
+    let text = Report::new(&scenario, &records).unwrap().text(Terminal::PLAIN);
+    for line in [
+        "0 % loss, Midspan: 1 of 5 runs untrusted: emulator p99 lateness 240 us, limit\n  100 us",
+        "0.1 % loss: not measurable here: 2 of 15 runs untrusted: emulator p99 lateness\n  240 us",
+        "1 % loss, HAProxy: 5 of 5 runs failed: haproxy: cannot bind\n",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
+    let unmeasurable = text.lines().find(|line| line.starts_with("0.1 % ")).unwrap();
+    assert_eq!(
+        unmeasurable.split_whitespace().collect::<Vec<_>>(),
+        ["0.1", "%", "n/m", "n/m", "n/m"]
+    );
+}
+
+#[test]
+fn nothing_and_one_run_are_enough() {
+    let scenario = fixture::scenario(fixture::SINGLE);
+    let none = Report::new(&scenario, &[]).unwrap().text(Terminal::PLAIN);
+    assert!(none.ends_with("No runs yet.\n"), "{none}");
+
+    let records = fixture::records(&scenario);
+    let one = Report::new(&scenario, &records[..1]).unwrap().text(Terminal::PLAIN);
+    assert!(one.ends_with("so there is nothing to compare.\n"), "{one}");
+    assert!(!one.contains('±'), "one run has no spread: {one}");
+
+    let both = Report::new(&scenario, &records).unwrap().text(Terminal::PLAIN);
+    assert!(both.ends_with("Midspan is 24.3 times faster than no proxy (upload).\n"), "{both}");
+}
+
+#[test]
+fn colour_is_for_terminals_that_want_it() {
+    let scenario = fixture::scenario(fixture::DEMO);
+    let records = fixture::records(&scenario);
+    let report = Report::new(&scenario, &records).unwrap();
+    assert!(report.text(Terminal::new(90, None)).contains('\u{1b}'));
+    assert!(report.text(Terminal::new(90, Some(""))).contains('\u{1b}'));
+    assert!(!report.text(Terminal::new(90, Some("1"))).contains('\u{1b}'));
+    assert!(!report.text(Terminal::PLAIN).contains('\u{1b}'));
+}
+
+#[test]
+fn the_reference_stands_beside_ours() {
+    let scenario = fixture::scenario(fixture::REFERENCE);
+    let records = fixture::records(&scenario);
+    let summary = Summary::of(&scenario, &records).unwrap();
+    let comparison = reference::compare(&fixture::reference_rows(), &scenario, &summary);
+    let mut report = Report::new(&scenario, &records).unwrap();
+    report.comparison = Some(&comparison);
+    let text = report.text(Terminal { width: 100, colour: false });
+    for part in [
+        "cubic    50 ms  1 ms    0.5 % lost  no proxy       3.60  4.41  ± 0.50   1.22  ± 12.6 %",
+        "cubic control, 0.5 % loss  Midspan     23.9 x  19.5 x  yes          yes",
+        "10 of 10 cells of the reference's kind measured: median error 1.0 %, worst 22.4 %",
+        "the same side wins in 5 of 5 cells, and the gain is of the same order in 5.",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn every_scenario_file_fits_a_terminal() {
+    for (name, source) in fixture::scenario_files() {
+        let scenario = fixture::scenario(&source);
+        let records = fixture::records(&scenario);
+        let report = Report::new(&scenario, &records).unwrap();
+        let text = report.text(Terminal { width: 100, colour: false });
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(widest <= 100, "{name}: {widest} columns\n{text}");
+        assert!(report.html().len() > 10_000, "{name}");
+    }
+}
