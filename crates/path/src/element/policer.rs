@@ -48,7 +48,7 @@ impl Policer {
         let elapsed = u128::from(now.since(self.refilled).as_nanos());
         let flown = u128::from(self.spec.rate.as_bps()) * elapsed;
         let full = u128::from(self.spec.bucket.as_bytes()) * BYTE;
-        self.tokens = full.min(self.tokens + flown);
+        self.tokens = full.min(self.tokens.saturating_add(flown));
         self.refilled = now;
     }
 }

@@ -119,6 +119,9 @@ pub(crate) struct Rlc<P> {
     cut: usize,
     /// How much of the next one is in a block.
     cut_bytes: u64,
+    /// The fraction of a byte that a block's rate allowed and did not carry, in bits per second
+    /// times nanoseconds: the next one may carry it.
+    rest: u64,
     /// Blocks from the oldest that was not received on; that one's number is `first_block`.
     blocks: VecDeque<Block>,
     first_block: u64,
@@ -150,6 +153,7 @@ impl<P: Packet> Rlc<P> {
             delivered_at: Time::MAX,
             cut: 0,
             cut_bytes: 0,
+            rest: 0,
             blocks: VecDeque::new(),
             first_block: 0,
             on_air: None,
@@ -193,7 +197,7 @@ impl<P: Packet> Rlc<P> {
 
     /// A slot begins at `now`: sends a block again or, failing that, a new one.
     fn begin_slot(&mut self, now: Time) {
-        self.on_air = self.failed_block(now).or_else(|| self.new_block(now));
+        self.on_air = self.failed_block(now).or_else(|| self.new_block());
         self.boundary = match self.on_air {
             Some(number) => {
                 self.blocks[(number - self.first_block) as usize].transmissions += 1;
@@ -210,11 +214,11 @@ impl<P: Packet> Rlc<P> {
     }
 
     /// Fills a block with what waits, if something does.
-    fn new_block(&mut self, now: Time) -> Option<u64> {
+    fn new_block(&mut self) -> Option<u64> {
         if self.cut == self.packets.len() {
             return None;
         }
-        let mut room = self.bytes_by(now + self.spec.slot) - self.bytes_by(now);
+        let mut room = self.block_bytes();
         let first = self.cut;
         while let Some(packet) = self.packets.get(self.cut) {
             let rest = u64::from(packet.wire_bytes()) - self.cut_bytes;
@@ -231,10 +235,13 @@ impl<P: Packet> Rlc<P> {
         Some(self.first_block + self.blocks.len() as u64 - 1)
     }
 
-    /// Bytes that the rate carries by `at`; the difference over a slot is what that slot carries,
-    /// and no fraction of a byte is lost between slots.
-    fn bytes_by(&self, at: Time) -> u64 {
-        self.spec.rate.bytes_in(at.since(Time::ZERO)).as_bytes()
+    /// How many bytes the next new block carries.
+    fn block_bytes(&mut self) -> u64 {
+        const BYTE: u128 = 8_000_000_000;
+        let work = u128::from(self.spec.rate.as_bps()) * u128::from(self.spec.slot.as_nanos())
+            + u128::from(self.rest);
+        self.rest = (work % BYTE) as u64;
+        u64::try_from(work / BYTE).unwrap_or(u64::MAX)
     }
 
     /// The first slot that begins at `at` or later.

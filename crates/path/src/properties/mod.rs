@@ -1,171 +1,21 @@
 //! What holds for every chain of elements and every pattern of arrivals.
 
-use midspan_units::{ByteSize, Rate, Share, Span, Time};
+mod strategies;
+
+use midspan_units::{Rate, Share, Span, Time};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::testing::{TestPacket, drain, micros};
 use crate::{
-    AqmSpec, Direction, Ecn, EcnThresholdSpec, ElementSpec, GilbertElliottSpec, LateSpec, LossSpec,
-    PolicerSpec, QueueSpec, RateSpec, RedSpec, Retransmit, RlcSpec, Trace, TraceSpec, Traces, Unit,
+    Direction, ElementSpec, LateSpec, LossSpec, PolicerSpec, QueueSpec, RateSpec, RlcSpec, Trace,
+    TraceSpec, Traces, Unit,
+};
+use strategies::{
+    Arrival, aqm, arrivals, bytes, chain, odd, orderly, packets, queue, rate, rlc, span, traces,
 };
 
 type Out = Vec<(Time, TestPacket)>;
-
-/// A packet that comes so many nanoseconds after the one before.
-#[derive(Debug, Clone)]
-struct Arrival {
-    gap: Span,
-    bytes: u32,
-    same_burst: bool,
-    ecn: Ecn,
-}
-
-prop_compose! {
-    fn arrival()(
-        gap in prop_oneof![
-            Just(0u64), 0..20_000u64, 0..3_000_000u64, Just(1_000_000), 0..60_000_000u64,
-        ],
-        bytes in prop_oneof![Just(1500u32), Just(40), 28..9000u32],
-        same_burst: bool,
-        ecn in prop::sample::select(vec![Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce]),
-    ) -> Arrival {
-        Arrival { gap: Span::from_nanos(gap), bytes, same_burst, ecn }
-    }
-}
-
-fn arrivals() -> impl Strategy<Value = Vec<Arrival>> {
-    vec(arrival(), 1..200)
-}
-
-fn packets(arrivals: &[Arrival]) -> Vec<(Time, TestPacket)> {
-    let (mut now, mut burst) = (Time::ZERO, 0);
-    let mut packet = |(number, arrival): (usize, &Arrival)| {
-        now += arrival.gap;
-        burst += u64::from(!arrival.same_burst);
-        let packet = TestPacket::new(number as u64, arrival.bytes);
-        (now, TestPacket { burst, ecn: arrival.ecn, ..packet })
-    };
-    arrivals.iter().enumerate().map(&mut packet).collect()
-}
-
-fn share() -> impl Strategy<Value = Share> {
-    prop_oneof![Just(0.0), Just(1.0), 0.0..1.0, 0.0..0.05f64].prop_map(Share::from_fraction)
-}
-
-/// Neither all nor nothing.
-fn some_share() -> impl Strategy<Value = Share> {
-    (0.001..0.9f64).prop_map(Share::from_fraction)
-}
-
-fn span() -> impl Strategy<Value = Span> {
-    prop_oneof![Just(0u64), 0..2_000_000u64, Just(1_000_000), 0..80_000_000u64]
-        .prop_map(Span::from_nanos)
-}
-
-fn unit() -> impl Strategy<Value = Unit> {
-    prop_oneof![Just(Unit::Packet), Just(Unit::SuperPacket)]
-}
-
-fn bytes() -> impl Strategy<Value = ByteSize> {
-    (1u64..200_000).prop_map(ByteSize::from_bytes)
-}
-
-fn rate() -> impl Strategy<Value = Rate> {
-    prop_oneof![100_000u64..10_000_000, 1_000_000u64..10_000_000_000, Just(1_000_000_000)]
-        .prop_map(Rate::from_bps)
-}
-
-prop_compose! {
-    fn queue()(
-        bytes in prop::option::of(bytes()),
-        packets in prop::option::of(1u64..50),
-    ) -> QueueSpec {
-        QueueSpec { bytes, packets }
-    }
-}
-
-prop_compose! {
-    fn red()(
-        min in bytes(),
-        over in bytes(),
-        (max_p, weight) in (some_share(), some_share()),
-        typical_packet in bytes(),
-        (gentle, ecn) in any::<(bool, bool)>(),
-    ) -> AqmSpec {
-        let max = ByteSize::from_bytes(min.as_bytes() + over.as_bytes());
-        AqmSpec::Red(RedSpec { min, max, max_p, weight, typical_packet, gentle, ecn })
-    }
-}
-
-prop_compose! {
-    fn ecn_threshold()(
-        threshold in bytes(),
-        weight in some_share(),
-        typical_packet in bytes(),
-        drop_not_ect: bool,
-    ) -> AqmSpec {
-        AqmSpec::EcnThreshold(EcnThresholdSpec { threshold, weight, typical_packet, drop_not_ect })
-    }
-}
-
-fn aqm() -> impl Strategy<Value = Option<AqmSpec>> {
-    prop::option::of(prop_oneof![red(), ecn_threshold()])
-}
-
-prop_compose! {
-    fn rlc()(
-        rate in rate(),
-        slot in prop::sample::select(vec![125u64, 500, 1_000, 10_000]),
-        failure in prop_oneof![Just(Share::ZERO), some_share()],
-        retransmit in prop::sample::select(vec![Retransmit::Slot, Retransmit::Frame]),
-        transmissions in 1u32..5,
-        status_delay in span(),
-        buffer in prop::option::of(bytes()),
-    ) -> RlcSpec {
-        let slot = Span::from_micros(slot);
-        RlcSpec { rate, slot, failure, retransmit, transmissions, status_delay, buffer }
-    }
-}
-
-/// Any element that keeps packets in order.
-fn orderly() -> impl Strategy<Value = ElementSpec> {
-    prop_oneof![
-        (rate(), queue(), aqm()).prop_map(|(rate, queue, aqm)| ElementSpec::Rate(RateSpec {
-            rate,
-            queue,
-            aqm
-        })),
-        span().prop_map(ElementSpec::Delay),
-        (share(), unit()).prop_map(|(share, unit)| ElementSpec::Loss(LossSpec { share, unit })),
-        (share(), some_share(), share(), share()).prop_map(|(p, r, loss_good, loss_bad)| {
-            ElementSpec::GilbertElliott(GilbertElliottSpec { p, r, loss_good, loss_bad })
-        }),
-        rlc().prop_map(ElementSpec::Rlc),
-        (queue(), aqm(), prop::sample::select(vec!["even", "gusty"])).prop_map(
-            |(queue, aqm, file)| {
-                ElementSpec::Trace(TraceSpec { file: file.to_owned(), queue, aqm })
-            }
-        ),
-        (rate(), bytes())
-            .prop_map(|(rate, bucket)| ElementSpec::Policer(PolicerSpec { rate, bucket })),
-    ]
-}
-
-fn late() -> impl Strategy<Value = ElementSpec> {
-    (share(), span(), unit())
-        .prop_map(|(share, by, unit)| ElementSpec::Late(LateSpec { share, by, unit }))
-}
-
-fn chain() -> impl Strategy<Value = Vec<ElementSpec>> {
-    vec(prop_oneof![4 => orderly(), 1 => late()], 0..5)
-}
-
-fn traces() -> Traces {
-    let trace = |text: &str| Trace::parse(text.as_bytes()).unwrap();
-    let gusty = "0\n0\n3\n3\n3\n3\n4\n50\n51\n51\n70\n";
-    Traces::from([("even".to_owned(), trace("1\n")), ("gusty".to_owned(), trace(gusty))])
-}
 
 fn build(specs: &[ElementSpec], seed: u64) -> Direction<TestPacket> {
     Direction::new(specs, &traces(), seed).unwrap()
@@ -367,6 +217,25 @@ proptest! {
             prop_assert!(bytes <= spec.rate.bytes_in(at.since(Time::ZERO)).as_bytes() + 1);
             prop_assert!(at.as_nanos().is_multiple_of(spec.slot.as_nanos()));
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_number_however_odd_breaks_anything(
+        specs in vec(odd(), 0..4),
+        arrivals in vec((0..100_000_000u64, 0..65_536u32), 0..20),
+    ) {
+        let mut direction = build(&specs, 0);
+        for (at, bytes) in arrivals {
+            direction.enqueue(Time::from_nanos(at), TestPacket::new(0, bytes));
+            assert_conserved(&direction);
+        }
+        for _ in 0..1000 {
+            let Some(event) = direction.next_event() else { break };
+            direction.dequeue(event);
+        }
+        assert_conserved(&direction);
     }
 }
 
