@@ -1,1 +1,18 @@
-//! placeholder
+//! The lab's live backend: runs scenarios with real kernel TCP over emulated links.
+//!
+//! [`experiment`] is the whole way from a scenario to a results folder, [`sweep`] the order of its
+//! runs, [`run`] one run: a [`topology`] of network namespaces and emulated links, perhaps a
+//! [`proxy`] on the MEC, [`traffic`] across it. [`doctor`] says what this machine can do.
+
+pub mod doctor;
+pub mod experiment;
+mod host;
+mod legs;
+mod links;
+pub mod machine;
+pub mod proxy;
+pub mod results;
+pub mod run;
+pub mod sweep;
+pub mod topology;
+pub mod traffic;

@@ -1,2 +1,45 @@
-//! Command line of Midspan.
-fn main() {}
+//! The command line of Midspan: parse, validate, call.
+
+mod command;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::command::{demo, doctor, lab, relay};
+
+/// TCP acceleration at the mobile edge.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Split TCP connections that pass through this machine
+    Relay(relay::Arguments),
+    /// Run experiments over emulated paths
+    #[command(subcommand)]
+    Lab(lab::Command),
+    /// Show TCP across an emulated 5G path, with and without the relay
+    Demo(demo::Arguments),
+    /// Say what this machine can do, and what is missing because of what
+    Doctor,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Relay(arguments) => relay::run(arguments),
+        Command::Lab(command) => lab::run(command),
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::Doctor => doctor::run(),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("midspan: {error:#}");
+        // 2 is for what the user can mend in a file or an argument.
+        ExitCode::from(if error.is::<command::BadInput>() { 2 } else { 1 })
+    })
+}

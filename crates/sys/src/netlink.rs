@@ -14,7 +14,8 @@ use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Stats64,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteMetric, RouteProtocol,
+    RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -25,6 +26,22 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
+}
+
+/// A way to `destination/prefix`.
+#[derive(Debug, Clone, Copy)]
+pub struct Route<'a> {
+    /// Where it leads.
+    pub destination: IpAddr,
+    /// How much of `destination` counts, in bits.
+    pub prefix: u8,
+    /// The interface that it goes out of.
+    pub index: u32,
+    /// The next router; none if the destination is on the link itself.
+    pub gateway: Option<IpAddr>,
+    /// What TCP connections that take this way use, unless they choose for themselves once
+    /// connected. Works in any namespace, where the default (a sysctl) is restricted.
+    pub congestion_control: Option<&'a str>,
 }
 
 impl Netlink {
@@ -128,7 +145,8 @@ impl Netlink {
         self.set_link(message)
     }
 
-    /// Gives an interface an address. IPv6 addresses are usable at once (no duplicate detection).
+    /// Gives an interface an address, and no route that would follow from it. IPv6 addresses are
+    /// usable at once (no duplicate detection).
     ///
     /// # Errors
     /// `EEXIST` if it has that address.
@@ -137,41 +155,41 @@ impl Netlink {
         message.header.family = family(address);
         message.header.prefix_len = prefix;
         message.header.index = index;
-        message.attributes =
-            vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
-        if address.is_ipv6() {
-            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
-        }
+        let flags = AddressFlags::Noprefixroute | AddressFlags::Nodad;
+        message.attributes = vec![
+            AddressAttribute::Local(address),
+            AddressAttribute::Address(address),
+            AddressAttribute::Flags(flags),
+        ];
         self.create(RouteNetlinkMessage::NewAddress(message))
     }
 
-    /// Routes `destination/prefix` out of an interface, to `gateway` if there is one.
+    /// Adds a route to the main table.
     ///
     /// # Errors
-    /// `EEXIST`, or `ENETUNREACH` if the gateway is not on the interface.
-    pub fn add_route(
-        &mut self,
-        destination: IpAddr,
-        prefix: u8,
-        index: u32,
-        gateway: Option<IpAddr>,
-    ) -> io::Result<()> {
+    /// `EEXIST`; `ENETUNREACH` if the gateway is not on the interface; `EINVAL` if there is no such
+    /// congestion control.
+    pub fn add_route(&mut self, route: &Route<'_>) -> io::Result<()> {
         let mut message = RouteMessage::default();
-        message.header.address_family = family(destination);
-        message.header.destination_prefix_length = prefix;
+        message.header.address_family = family(route.destination);
+        message.header.destination_prefix_length = route.prefix;
         message.header.table = RouteHeader::RT_TABLE_MAIN;
         message.header.protocol = RouteProtocol::Static;
-        message.header.scope = match gateway {
-            None if destination.is_ipv4() => RouteScope::Link,
+        message.header.scope = match route.gateway {
+            None if route.destination.is_ipv4() => RouteScope::Link,
             _ => RouteScope::Universe,
         };
         message.header.kind = RouteType::Unicast;
         message.attributes = vec![
-            RouteAttribute::Destination(route_address(destination)),
-            RouteAttribute::Oif(index),
+            RouteAttribute::Destination(route_address(route.destination)),
+            RouteAttribute::Oif(route.index),
         ];
-        if let Some(gateway) = gateway {
+        if let Some(gateway) = route.gateway {
             message.attributes.push(RouteAttribute::Gateway(route_address(gateway)));
+        }
+        if let Some(name) = route.congestion_control {
+            let metrics = vec![RouteMetric::CcAlgo(name.to_owned())];
+            message.attributes.push(RouteAttribute::Metrics(metrics));
         }
         self.create(RouteNetlinkMessage::NewRoute(message))
     }

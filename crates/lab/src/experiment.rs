@@ -1,0 +1,167 @@
+//! A scenario from its file to its report: what `midspan lab run` does.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use midspan_emu::Backend;
+use midspan_path::{Trace, Traces};
+use midspan_scenario::Scenario;
+use midspan_scenario::record::{Outcome, Record, Variant};
+
+use crate::machine;
+use crate::results::Results;
+use crate::run::Runner;
+use crate::sweep::{self, PlannedRun, Selection};
+
+/// What to run, and where to leave the results.
+#[derive(Debug)]
+pub struct Experiment<'a> {
+    /// The scenario, or its short version.
+    pub scenario: &'a Scenario,
+    /// The text of its file, kept with the results.
+    pub text: &'a str,
+    /// The folder of its file: traces are named from there.
+    pub directory: &'a Path,
+    /// The part of it that is asked for.
+    pub selection: Selection,
+    /// Results go into a folder of this one, named by the time.
+    pub base: &'a Path,
+    /// Whether to begin anew even where a sweep was cut.
+    pub fresh: bool,
+    /// The command that asked for it, kept with the results.
+    pub command: String,
+    /// The program whose `relay` command is Midspan's relay.
+    pub midspan: PathBuf,
+}
+
+impl Experiment<'_> {
+    /// Runs what is missing. Every record is on disk before the next run starts, so that a sweep
+    /// that is cut goes on where it stopped.
+    ///
+    /// # Errors
+    /// When the selection holds nothing, a trace cannot be read, or results cannot be written. A
+    /// run that fails is no error here, but a record that says so.
+    pub fn execute(mut self) -> Result<Results> {
+        if machine::version("haproxy", "-v").is_none() {
+            self.selection.unavailable.push(Variant::Haproxy);
+            if self.scenario.variants.contains(&Variant::Haproxy) {
+                eprintln!("haproxy is not installed: its runs are left out");
+            }
+        }
+        let traces = read_traces(self.scenario, self.directory)?;
+        let mut results = self.results()?;
+        let done = results.records().to_vec();
+        let runs = sweep::plan(self.scenario, &self.selection, &done);
+        if runs.is_empty() {
+            bail!("the selection leaves nothing to run");
+        }
+        let runner = Runner {
+            scenario: self.scenario,
+            traces: &traces,
+            midspan: self.midspan,
+            backend: Backend::available(),
+        };
+        let progress = Progress::new(runs.len(), done.len());
+        for run in runs {
+            progress.begin(&run);
+            let record = runner.run(run.cell, run.variant, run.repetition);
+            progress.end(&run, &record);
+            results.add(record)?;
+        }
+        progress.finish();
+        Ok(results)
+    }
+
+    fn results(&self) -> Result<Results> {
+        let is_unfinished =
+            |done: &[Record]| !sweep::plan(self.scenario, &self.selection, done).is_empty();
+        if !self.fresh {
+            if let Some(results) = Results::unfinished(self.base, self.scenario, is_unfinished) {
+                let directory = results.directory().display();
+                eprintln!(
+                    "going on with the unfinished sweep in {directory} (--fresh begins anew)"
+                );
+                return Ok(results);
+            }
+        }
+        let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
+        Results::create(&self.base.join(now), self.text, &self.command)
+    }
+}
+
+/// Reads every trace that the scenario's paths name.
+fn read_traces(scenario: &Scenario, directory: &Path) -> Result<Traces> {
+    let mut traces = Traces::new();
+    for cell in scenario.cells() {
+        let path = &cell.spec.path;
+        for name in path.access.traces().chain(path.wide.traces()) {
+            if traces.contains_key(name) {
+                continue;
+            }
+            let file = directory.join(name);
+            let bytes = std::fs::read(&file)
+                .with_context(|| format!("cannot read trace {}", file.display()))?;
+            let trace =
+                Trace::parse(&bytes).with_context(|| format!("trace {}", file.display()))?;
+            traces.insert(name.to_owned(), trace);
+        }
+    }
+    Ok(traces)
+}
+
+/// A bar where somebody watches, a line for each run elsewhere.
+struct Progress {
+    bar: ProgressBar,
+    watched: bool,
+}
+
+impl Progress {
+    fn new(runs: usize, done: usize) -> Progress {
+        let watched = std::io::stderr().is_terminal();
+        let style = ProgressStyle::with_template(
+            "{elapsed_precise} {bar:24} {pos}/{len} runs, {eta} left  {msg}",
+        )
+        .expect("the template is right");
+        let bar = if watched {
+            ProgressBar::new((runs + done) as u64).with_style(style).with_position(done as u64)
+        } else {
+            ProgressBar::hidden()
+        };
+        bar.enable_steady_tick(Duration::from_millis(200));
+        bar.reset_eta();
+        Progress { bar, watched }
+    }
+
+    fn begin(&self, run: &PlannedRun<'_>) {
+        self.bar.set_message(name(run));
+    }
+
+    fn end(&self, run: &PlannedRun<'_>, record: &Record) {
+        self.bar.inc(1);
+        let doubt = match &record.outcome {
+            Outcome::Measured(_) => None,
+            Outcome::Untrusted { reason, .. } => Some(format!("untrusted: {reason}")),
+            Outcome::Failed { reason } => Some(format!("failed: {reason}")),
+        };
+        match (doubt, self.watched) {
+            (Some(doubt), true) => self.bar.println(format!("{}: {doubt}", name(run))),
+            (Some(doubt), false) => eprintln!("{}: {doubt}", name(run)),
+            (None, true) => {}
+            (None, false) => eprintln!("{}: measured", name(run)),
+        }
+    }
+
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn name(run: &PlannedRun<'_>) -> String {
+    let labels: Vec<String> =
+        run.cell.labels.iter().map(|(axis, label)| format!("{axis} {label}")).collect();
+    let cell = if labels.is_empty() { String::new() } else { format!("{}, ", labels.join(", ")) };
+    format!("{cell}{}, repetition {}", run.variant, run.repetition + 1)
+}

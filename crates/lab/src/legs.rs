@@ -1,0 +1,114 @@
+//! The TCP legs of a run, as the kernels of the three hosts know them.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use midspan_scenario::Place;
+use midspan_scenario::record::{LegRecord, Variant};
+use midspan_sys::netns::Netns;
+use midspan_sys::sockdiag::{self, Obituaries, TcpSocket};
+
+use crate::topology::{Topology, UE};
+use crate::traffic::SERVICE_PORT;
+
+/// All legs that stand now.
+///
+/// # Errors
+/// When a host's sockets cannot be listed.
+pub(crate) fn standing(topology: &Topology, variant: Variant) -> Result<Vec<LegRecord>> {
+    let mut legs = Vec::new();
+    for (host, netns) in hosts(topology) {
+        let sockets = netns.run(sockdiag::tcp_sockets)?.context("cannot list TCP sockets")?;
+        legs.extend(sockets.iter().filter_map(|socket| record(host, socket, variant)));
+    }
+    Ok(legs)
+}
+
+/// Collects legs as they end.
+pub(crate) struct Watch {
+    hosts: Vec<(&'static str, Obituaries)>,
+}
+
+impl Watch {
+    /// Starts to watch; legs that ended before are not seen.
+    ///
+    /// # Errors
+    /// When the kernel cannot tell of sockets that end.
+    pub(crate) fn start(topology: &Topology) -> Result<Watch> {
+        let open = |(host, netns): (&'static str, &Netns)| {
+            let obituaries = netns.run(Obituaries::open)?.context("cannot watch TCP sockets")?;
+            Ok((host, obituaries))
+        };
+        Ok(Watch { hosts: hosts(topology).into_iter().map(open).collect::<Result<_>>()? })
+    }
+
+    /// Everything that ended, once the legs of `connections` connections have, or after a moment:
+    /// a proxy may take its time to let go of them.
+    ///
+    /// # Errors
+    /// When some were lost.
+    pub(crate) fn finish(mut self, variant: Variant, connections: usize) -> Result<Vec<LegRecord>> {
+        let expected = connections * if variant == Variant::None { 2 } else { 4 };
+        let deadline = Instant::now() + MOMENT;
+        let mut legs = Vec::new();
+        loop {
+            for (host, obituaries) in &mut self.hosts {
+                let sockets = obituaries.read().context("cannot follow TCP sockets")?;
+                legs.extend(sockets.iter().filter_map(|socket| record(host, socket, variant)));
+            }
+            if legs.len() >= expected || Instant::now() >= deadline {
+                return Ok(legs);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// Refuses a run in which a proxy let the connection pass, which would be measured as if there
+/// were none, or one was split that should not be.
+///
+/// # Errors
+/// In that case.
+pub(crate) fn check_split(legs: &[LegRecord], variant: Variant, service: Place) -> Result<()> {
+    let on_mec = legs.iter().any(|leg| leg.host == "mec");
+    let expected = variant != Variant::None || service == Place::Mec;
+    let was = if on_mec { "ended" } else { "did not end" };
+    ensure!(on_mec == expected, "the UE's connection {was} at the MEC, unlike the variant says");
+    Ok(())
+}
+
+fn hosts(topology: &Topology) -> [(&'static str, &Netns); 3] {
+    [("ue", &topology.ue), ("mec", &topology.mec), ("server", &topology.server)]
+}
+
+/// `None` for sockets that are not the traffic's.
+fn record(host: &str, socket: &TcpSocket, variant: Variant) -> Option<LegRecord> {
+    if socket.local.port() != SERVICE_PORT && socket.remote.port() != SERVICE_PORT {
+        return None;
+    }
+    let leg = match (variant, host) {
+        (Variant::None, _) => "end-to-end",
+        (_, "ue") => "client",
+        (_, "server") => "server",
+        _ if socket.remote.ip() == IpAddr::V4(UE.v4) => "client",
+        _ => "server",
+    };
+    let info = &socket.info;
+    Some(LegRecord {
+        host: host.to_owned(),
+        leg: leg.to_owned(),
+        congestion_control: socket.congestion_control.clone(),
+        rtt_us: info.rtt,
+        min_rtt_us: info.min_rtt,
+        cwnd: info.snd_cwnd,
+        retransmits: info.total_retrans,
+        bytes_acked: info.bytes_acked,
+        bytes_received: info.bytes_received,
+        delivery_rate_bps: info.delivery_rate as f64 * 8.0,
+        dsack_dups: info.dsack_dups,
+        reord_seen: info.reord_seen,
+    })
+}

@@ -1,0 +1,65 @@
+//! What the emulated links say of a run, in the record's words.
+
+use midspan_emu::Report;
+use midspan_path::Counters;
+use midspan_scenario::record::{DirectionRecord, LatenessRecord, LinkRecord};
+use midspan_units::Span;
+
+/// The two links' own reports.
+#[derive(Debug, Clone)]
+pub(crate) struct LinkReports {
+    /// UE to MEC.
+    pub(crate) access: Report,
+    /// MEC to server.
+    pub(crate) wide: Report,
+}
+
+impl LinkReports {
+    /// Why the links were not what the scenario says, if so.
+    pub(crate) fn distrust(&self, shortest_rtt: Span) -> Option<String> {
+        let reasons: Vec<String> = [&self.access, &self.wide]
+            .into_iter()
+            .filter_map(|report| {
+                Some(format!("{}: {}", report.name, report.distrust(shortest_rtt)?))
+            })
+            .collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
+    }
+}
+
+/// Both links, for the result record.
+pub(crate) fn records(reports: &LinkReports) -> Vec<LinkRecord> {
+    vec![record("access", &reports.access), record("wide", &reports.wide)]
+}
+
+fn record(link: &str, report: &Report) -> LinkRecord {
+    let micros = |span: Span| span.as_nanos() as f64 / 1e3;
+    let lateness = &report.lateness;
+    LinkRecord {
+        link: link.to_owned(),
+        lateness: LatenessRecord {
+            count: lateness.count,
+            p50_us: micros(lateness.p50),
+            p99_us: micros(lateness.p99),
+            p999_us: micros(lateness.p999),
+            max_us: micros(lateness.max),
+        },
+        unintended_drops: report.drops.total(),
+        up: direction(&report.up),
+        down: direction(&report.down),
+    }
+}
+
+fn direction(counters: &Counters) -> DirectionRecord {
+    DirectionRecord {
+        packets_in: counters.packets_in,
+        packets_out: counters.packets_out,
+        bytes_out: counters.bytes_out,
+        dropped: counters
+            .dropped
+            .iter()
+            .map(|(cause, count)| ((*cause).to_owned(), *count))
+            .collect(),
+        marked: counters.marked,
+    }
+}

@@ -1,0 +1,152 @@
+//! The folder that a sweep leaves: records, machine, scenario, report.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use midspan_report::Machine;
+use midspan_scenario::Scenario;
+use midspan_scenario::record::{self, Record};
+
+const RECORDS: &str = "records.jsonl";
+const SCENARIO: &str = "scenario.toml";
+const MACHINE: &str = "machine.json";
+const EXPLANATIONS: &str = "explanations.txt";
+const COMMAND: &str = "command.txt";
+
+/// A results folder that is open for more records.
+#[derive(Debug)]
+pub struct Results {
+    directory: PathBuf,
+    records: File,
+    done: Vec<Record>,
+}
+
+impl Results {
+    /// A new folder, with everything but records in it.
+    ///
+    /// # Errors
+    /// When it exists already or cannot be written.
+    pub fn create(directory: &Path, scenario_text: &str, command: &str) -> Result<Results> {
+        let parent = directory.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::create_dir(directory))
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        let machine = serde_json::to_string_pretty(&crate::machine::inspect())?;
+        write(&directory.join(SCENARIO), scenario_text)?;
+        write(&directory.join(MACHINE), &format!("{machine}\n"))?;
+        write(&directory.join(COMMAND), &format!("{command}\n"))?;
+        Results::open(directory)
+    }
+
+    /// A folder that exists, with the records that are in it. A last line that was cut off is
+    /// dropped: its run will be made again.
+    ///
+    /// # Errors
+    /// When it cannot be read, or holds something else than records.
+    pub fn open(directory: &Path) -> Result<Results> {
+        let path = directory.join(RECORDS);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            text => text.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let whole = text.rfind('\n').map_or(0, |at| at + 1);
+        let done = record::parse_lines(&text[..whole], &path.display().to_string())?;
+        let records = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .and_then(|file| file.set_len(whole as u64).map(|()| file))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Results { directory: directory.to_owned(), records, done })
+    }
+
+    /// The newest folder below `base` with unfinished results of this very scenario.
+    pub fn unfinished(
+        base: &Path,
+        scenario: &Scenario,
+        is_unfinished: impl Fn(&[Record]) -> bool,
+    ) -> Option<Results> {
+        let mut folders: Vec<PathBuf> =
+            fs::read_dir(base).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        folders.sort();
+        let newest = folders.into_iter().rev().find_map(|folder| Results::open(&folder).ok())?;
+        let same = newest.done.first()?.digest == scenario.digest();
+        (same && is_unfinished(&newest.done)).then_some(newest)
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// All records, in the order in which they were made.
+    pub fn records(&self) -> &[Record] {
+        &self.done
+    }
+
+    /// Adds a record, on disk before this returns.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn add(&mut self, record: Record) -> Result<()> {
+        let line = serde_json::to_string(&record)?;
+        writeln!(self.records, "{line}")
+            .and_then(|()| self.records.flush())
+            .with_context(|| format!("cannot write {RECORDS}"))?;
+        self.done.push(record);
+        Ok(())
+    }
+
+    /// The text of the scenario that was run.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn scenario_text(&self) -> Result<String> {
+        read(&self.directory.join(SCENARIO))
+    }
+
+    /// The machine that it was run on.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn machine(&self) -> Result<Machine> {
+        let path = self.directory.join(MACHINE);
+        serde_json::from_str(&read(&path)?)
+            .with_context(|| format!("{} is not a machine's description", path.display()))
+    }
+
+    /// Why the results differ from a paper's, as somebody has written beside them: the paragraphs
+    /// of `explanations.txt`, if there is one.
+    ///
+    /// # Errors
+    /// When it is there but cannot be read.
+    pub fn explanations(&self) -> Result<Vec<String>> {
+        let path = self.directory.join(EXPLANATIONS);
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let text = read(&path)?;
+        let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+        Ok(paragraphs.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
+    }
+
+    /// Writes a file beside the records and answers its path.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
+        let path = self.directory.join(name);
+        write(&path, text)?;
+        Ok(path)
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}

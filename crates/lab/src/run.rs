@@ -1,0 +1,176 @@
+//! One run: one cell, one variant, one repetition, from nothing to a record.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use midspan_emu::Backend;
+use midspan_path::Traces;
+use midspan_scenario::record::{
+    self, LegRecord, Measurement, Outcome, Record, SCHEMA, TransferRecord, Variant,
+};
+use midspan_scenario::{Cell, Direction, Scenario, Workload};
+use midspan_sys::sockdiag::TcpSocket;
+use midspan_units::Span;
+
+use crate::legs;
+use crate::links::{self, LinkReports};
+use crate::proxy::Proxy;
+use crate::topology::{Topology, shortest_rtt};
+use crate::traffic::{BulkPlan, BulkResult, Ends, SERVICE_PORT, TransferPlan};
+
+/// What every run of a scenario shares.
+#[derive(Debug)]
+pub struct Runner<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// The traces that its path names, read already.
+    pub traces: &'a Traces,
+    /// The program whose `relay` command is Midspan's relay.
+    pub midspan: PathBuf,
+    /// How links are carried.
+    pub backend: Backend,
+}
+
+impl Runner<'_> {
+    /// Runs `variant` in `cell` once. A run that fails is a record too, which says why.
+    pub fn run(&self, cell: &Cell, variant: Variant, repetition: u32) -> Record {
+        let seed = self.scenario.run_seed(cell, repetition);
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let outcome = self.attempt(cell, variant, seed).unwrap_or_else(|error| Outcome::Failed {
+            reason: format!("{error:#}").replace('\n', " "),
+        });
+        Record {
+            schema: SCHEMA,
+            scenario: self.scenario.name.clone(),
+            digest: self.scenario.digest(),
+            backend: record::Backend::Live,
+            cell: cell.labels.clone(),
+            variant,
+            repetition,
+            seed,
+            started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
+            outcome,
+        }
+    }
+
+    fn attempt(&self, cell: &Cell, variant: Variant, seed: u64) -> Result<Outcome> {
+        let spec = &cell.spec;
+        let topology = Topology::build(spec, variant, self.traces, seed, self.backend)?;
+        let (host, address) = topology.service(spec.service.at);
+        let mut proxy = Proxy::start(variant, &topology.mec, spec, address, &self.midspan)?;
+        let ends = Ends {
+            client: &topology.ue,
+            server: host,
+            address: SocketAddr::new(address.into(), SERVICE_PORT),
+        };
+        topology.restart_statistics();
+        let measured = match &spec.workload {
+            Workload::Bulk(bulk) => {
+                let plan = BulkPlan {
+                    upload: bulk.direction == Direction::Upload,
+                    time: bulk.time.into(),
+                    warmup: bulk.warmup.into(),
+                    flows: bulk.flows as usize,
+                };
+                run_bulk(&plan, ends, &topology, variant)
+            }
+            Workload::Transfer(transfer) => {
+                let plan = TransferPlan {
+                    upload: transfer.direction == Direction::Upload,
+                    bytes: transfer.size.as_bytes(),
+                    count: transfer.count as usize,
+                    deadline: Instant::now() + Duration::from(transfer.limit),
+                };
+                run_transfers(&plan, ends, &topology, variant)
+            }
+        };
+        // A proxy that died explains what its connections say less clearly.
+        if let Some(proxy) = &mut proxy {
+            proxy.check()?;
+        }
+        let (measurement, reports) = measured?;
+        legs::check_split(&measurement.legs, variant, spec.service.at)?;
+        Ok(judge(measurement, &reports, shortest_rtt(spec)))
+    }
+}
+
+/// The numbers, unless a link behaved otherwise than it was told to.
+fn judge(measurement: Measurement, reports: &LinkReports, shortest_rtt: Span) -> Outcome {
+    match reports.distrust(shortest_rtt) {
+        None => Outcome::Measured(measurement),
+        Some(reason) => Outcome::Untrusted { reason, links: measurement.links },
+    }
+}
+
+fn run_bulk(
+    plan: &BulkPlan,
+    ends: Ends<'_>,
+    topology: &Topology,
+    variant: Variant,
+) -> Result<(Measurement, LinkReports)> {
+    let mut look = None;
+    let warm = || {
+        topology.restart_statistics();
+        Ok(())
+    };
+    let done = || {
+        look = Some((topology.reports(), legs::standing(topology, variant)?));
+        Ok(())
+    };
+    let BulkResult { start, end } = plan.run(ends, warm, done)?;
+    let (reports, legs) = look.context("the run ended before it was looked at")?;
+    let seconds = end.at.duration_since(start.at).as_secs_f64();
+    ensure!(seconds > 0.0, "nothing was measured: the warm-up filled the whole time");
+    let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
+    let pairs = end.received.iter().zip(&start.received);
+    let flows_bps: Vec<f64> = pairs.map(|(end, start)| bps(end - start)).collect();
+    let grown = |of: fn(&TcpSocket) -> u64| -> u64 {
+        let pairs = end.senders.iter().zip(&start.senders);
+        pairs.map(|(end, start)| of(end).saturating_sub(of(start))).sum()
+    };
+    let measurement = Measurement {
+        goodput_bps: flows_bps.iter().sum(),
+        acknowledged_bps: bps(grown(|socket| socket.info.bytes_acked)),
+        measured_s: seconds,
+        sender_retransmits: grown(|socket| socket.info.total_retrans.into()),
+        flows_bps,
+        transfers: Vec::new(),
+        legs,
+        links: links::records(&reports),
+    };
+    Ok((measurement, reports))
+}
+
+fn run_transfers(
+    plan: &TransferPlan,
+    ends: Ends<'_>,
+    topology: &Topology,
+    variant: Variant,
+) -> Result<(Measurement, LinkReports)> {
+    let watch = legs::Watch::start(topology)?;
+    let transfers = plan.run(ends)?;
+    let reports = topology.reports();
+    let legs = watch.finish(variant, transfers.len())?;
+    let measurement = Measurement {
+        goodput_bps: 0.0,
+        acknowledged_bps: 0.0,
+        measured_s: transfers.iter().map(|transfer: &TransferRecord| transfer.closed_s).sum(),
+        sender_retransmits: sender_retransmits(&legs, plan.upload),
+        flows_bps: Vec::new(),
+        transfers,
+        legs,
+        links: links::records(&reports),
+    };
+    Ok((measurement, reports))
+}
+
+/// By the sending application's own sockets; a service on the MEC sends from there.
+fn sender_retransmits(legs: &[LegRecord], upload: bool) -> u64 {
+    let is_sender = |leg: &&LegRecord| match upload {
+        true => leg.host == "ue",
+        false => leg.host == "server" || (leg.host == "mec" && leg.leg == "end-to-end"),
+    };
+    legs.iter().filter(is_sender).map(|leg| u64::from(leg.retransmits)).sum()
+}

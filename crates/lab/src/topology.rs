@@ -1,0 +1,200 @@
+//! The emulated network of one run: three hosts and the two links between them.
+//!
+//! ```text
+//!   ue ---- access ---- mec ---- wide ---- server
+//! ```
+//!
+//! All of it is held by descriptors of this process, so it is gone when the process is.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context, Result, anyhow};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, WirePacket};
+use midspan_path::{LinkSpec, Traces};
+use midspan_scenario::record::Variant;
+use midspan_scenario::{CellSpec, Host, Place};
+use midspan_sys::netlink::{Netlink, Route};
+use midspan_sys::netns::Netns;
+use midspan_units::Span;
+
+use crate::host::HostSettings;
+use crate::links::LinkReports;
+
+/// Addresses of one end of a link.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    /// IPv4.
+    pub v4: Ipv4Addr,
+    /// IPv6.
+    pub v6: Ipv6Addr,
+}
+
+const fn addresses(link: u8, host: u8) -> Addresses {
+    Addresses {
+        v4: Ipv4Addr::new(10, 45, link, host),
+        v6: Ipv6Addr::new(0xfd45, 0, 0, link as u16, 0, 0, 0, host as u16),
+    }
+}
+
+/// The UE.
+pub const UE: Addresses = addresses(1, 2);
+/// The MEC's side of the access link.
+pub const MEC_ACCESS: Addresses = addresses(1, 1);
+/// The MEC's side of the wide area.
+pub const MEC_WIDE: Addresses = addresses(2, 1);
+/// The server.
+pub const SERVER: Addresses = addresses(2, 2);
+
+const V4_PREFIX: u8 = 24;
+const V6_PREFIX: u8 = 64;
+const MTU: u32 = 1500;
+
+/// Where the UEs' addresses come from: what a proxy may take.
+pub fn client_prefixes() -> Vec<IpNet> {
+    let v4 = Ipv4Net::new_assert(UE.v4, V4_PREFIX).trunc();
+    let v6 = Ipv6Net::new_assert(UE.v6, V6_PREFIX).trunc();
+    vec![v4.into(), v6.into()]
+}
+
+/// Three hosts and two running links.
+#[derive(Debug)]
+pub struct Topology {
+    /// The UE's namespace.
+    pub ue: Netns,
+    /// The MEC's namespace.
+    pub mec: Netns,
+    /// The server's namespace.
+    pub server: Netns,
+    access: Emulator,
+    wide: Emulator,
+}
+
+impl Topology {
+    /// Builds hosts, links, addresses and routes for `variant` to run on, and starts the links.
+    ///
+    /// # Errors
+    /// What the system does not allow, or an element's specification that cannot be.
+    pub fn build(
+        spec: &CellSpec,
+        variant: Variant,
+        traces: &Traces,
+        seed: u64,
+        backend: Backend,
+    ) -> Result<Self> {
+        let host = || Netns::create().context("cannot create a network namespace");
+        let (ue, mec, server) = (host()?, host()?, host()?);
+        for (netns, settings, router) in [
+            (&ue, &spec.hosts.ue, false),
+            (&mec, &spec.hosts.mec, true),
+            (&server, &spec.hosts.server, false),
+        ] {
+            apply(netns, settings, router)?;
+        }
+        let link = |name: &str, left: &Netns, right: &Netns| {
+            let port = |netns: &Netns| PortConfig {
+                netns: netns.clone(),
+                interface: name.to_owned(),
+                mtu: MTU,
+            };
+            LinkConfig { name: name.to_owned(), backend, left: port(left), right: port(right) }
+        };
+        let elements = midspan_path::Path::new(
+            &[spec.path.access.clone(), spec.path.wide.clone()],
+            traces,
+            seed,
+        )?;
+        let [access, wide]: [midspan_path::Link<WirePacket>; 2] =
+            elements.links.try_into().map_err(|_| anyhow!("a path of two links has two links"))?;
+        let access = midspan_emu::start(link("access", &ue, &mec), access)?;
+        let wide = midspan_emu::start(link("wide", &mec, &server), wide)?;
+        let (on_ue, on_server) =
+            (&*spec.hosts.ue.congestion_control, &*spec.hosts.server.congestion_control);
+        // The relay's legs choose for themselves; a route's choice would come before theirs.
+        let on_mec = match variant {
+            Variant::Midspan => None,
+            Variant::None | Variant::Haproxy => Some(&*spec.hosts.mec.congestion_control),
+        };
+        connect(&ue, "access", UE, Some(MEC_ACCESS), Some(on_ue))?;
+        connect(&mec, "access", MEC_ACCESS, None, on_mec)?;
+        connect(&mec, "wide", MEC_WIDE, None, on_mec)?;
+        connect(&server, "wide", SERVER, Some(MEC_WIDE), Some(on_server))?;
+        Ok(Topology { ue, mec, server, access, wide })
+    }
+
+    /// The host that the service runs on and its address.
+    pub fn service(&self, place: Place) -> (&Netns, Ipv4Addr) {
+        match place {
+            Place::Server => (&self.server, SERVER.v4),
+            Place::Mec => (&self.mec, MEC_ACCESS.v4),
+        }
+    }
+
+    /// Starts the links' statistics anew: what came before was warm-up.
+    pub fn restart_statistics(&self) {
+        self.access.restart_statistics();
+        self.wide.restart_statistics();
+    }
+
+    /// What the links report up to now.
+    pub(crate) fn reports(&self) -> LinkReports {
+        LinkReports { access: self.access.report(), wide: self.wide.report() }
+    }
+}
+
+/// The shortest round trip that a connection makes on the path, which is what the emulator's
+/// lateness is held against: the access link's, or the whole path's where the access link has none.
+pub fn shortest_rtt(spec: &CellSpec) -> Span {
+    let rtts = [&spec.path.access, &spec.path.wide].map(LinkSpec::base_rtt);
+    rtts.into_iter().filter(|rtt| *rtt > Span::ZERO).min().unwrap_or(Span::ZERO)
+}
+
+fn apply(netns: &Netns, host: &Host, router: bool) -> Result<()> {
+    let settings = HostSettings {
+        tcp_rmem: &host.buffers.rmem.to_string(),
+        tcp_wmem: &host.buffers.wmem.to_string(),
+        router,
+    };
+    Ok(settings.apply(netns)?)
+}
+
+/// Gives an interface its addresses and the routes that lead out of it: to its link, and to
+/// everything else by `gateway`. TCP connections over them use `congestion_control`.
+fn connect(
+    netns: &Netns,
+    interface: &str,
+    own: Addresses,
+    gateway: Option<Addresses>,
+    congestion_control: Option<&str>,
+) -> Result<()> {
+    let connect = || {
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index(interface)?;
+        let (v4, v6) =
+            (Ipv4Net::new_assert(own.v4, V4_PREFIX), Ipv6Net::new_assert(own.v6, V6_PREFIX));
+        for net in [IpNet::V4(v4), IpNet::V6(v6)] {
+            netlink.add_address(index, net.addr(), net.prefix_len())?;
+            let (destination, prefix) = (net.network(), net.prefix_len());
+            let link = Route { destination, prefix, index, gateway: None, congestion_control };
+            netlink.add_route(&link)?;
+        }
+        let Some(gateway) = gateway else { return Ok(()) };
+        for (everything, gateway) in [
+            (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(gateway.v4)),
+            (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6(gateway.v6)),
+        ] {
+            let (destination, gateway) = (everything, Some(gateway));
+            let default = Route { destination, prefix: 0, index, gateway, congestion_control };
+            netlink.add_route(&default)?;
+        }
+        io::Result::Ok(())
+    };
+    netns.run(connect)?.map_err(|error| match (error.raw_os_error(), congestion_control) {
+        (Some(EINVAL), Some(name)) => anyhow!("this kernel has no congestion control `{name}`"),
+        _ => anyhow!("cannot give interface `{interface}` its addresses: {error}"),
+    })
+}
+
+/// What the kernel says to a congestion control that it does not have.
+const EINVAL: i32 = 22;

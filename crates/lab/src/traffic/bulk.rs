@@ -1,0 +1,171 @@
+//! Flows that send as fast as TCP lets them, for a time.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use midspan_sys::netns::Netns;
+use midspan_sys::sockdiag::{self, TcpSocket};
+
+use super::{CHUNK, Ends, accept};
+
+/// What to send.
+#[derive(Debug, Clone, Copy)]
+pub struct BulkPlan {
+    /// Whether the client sends (upload) or the server (download).
+    pub upload: bool,
+    /// From the moment that all flows are connected.
+    pub time: Duration,
+    /// The part of `time` at its start that is not measured.
+    pub warmup: Duration,
+    /// Parallel connections.
+    pub flows: usize,
+}
+
+/// One look at all flows.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// When.
+    pub at: Instant,
+    /// Application bytes read so far, by flow.
+    pub received: Vec<u64>,
+    /// The sending application's sockets, by flow.
+    pub senders: Vec<TcpSocket>,
+}
+
+/// The two looks that a measurement is the difference of.
+#[derive(Debug, Clone)]
+pub struct BulkResult {
+    /// After the warm-up.
+    pub start: Snapshot,
+    /// At the end.
+    pub end: Snapshot,
+}
+
+impl BulkPlan {
+    /// Runs the flows. `warm` is called at the end of the warm-up, and `done` at the end of the
+    /// measured time while all connections still stand.
+    ///
+    /// # Errors
+    /// When a connection cannot be made or ends before its time.
+    pub fn run(
+        &self,
+        ends: Ends<'_>,
+        warm: impl FnOnce() -> Result<()>,
+        done: impl FnOnce() -> Result<()>,
+    ) -> Result<BulkResult> {
+        let listener = ends.listen().context("server application cannot listen")?;
+        let mut flows = Vec::with_capacity(self.flows);
+        for number in 0..self.flows {
+            let client = ends.connect().with_context(|| format!("flow {number}: connect"))?;
+            let server = accept(&listener).with_context(|| format!("flow {number}: accept"))?;
+            flows.push(self.flow(client, server)?);
+        }
+        let sender_host = if self.upload { ends.client } else { ends.server };
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let threads: Vec<_> = flows.iter().flat_map(|flow| flow.start(scope, &over)).collect();
+            let result = self.observe(&flows, sender_host, warm, done);
+            over.store(true, Ordering::Relaxed);
+            for flow in &flows {
+                flow.cut();
+            }
+            let ends = threads.into_iter().map(|thread| thread.join());
+            let early = ends.filter_map(|end| end.expect("traffic threads do not panic").err());
+            match early.into_iter().next() {
+                Some(error) => Err(error).context("a flow ended before its time"),
+                None => result,
+            }
+        })
+    }
+
+    fn flow(&self, client: TcpStream, server: TcpStream) -> Result<Flow> {
+        let (sender, receiver) = if self.upload { (client, server) } else { (server, client) };
+        let endpoints = (sender.local_addr()?, sender.peer_addr()?);
+        Ok(Flow { sender, receiver, endpoints, received: AtomicU64::new(0) })
+    }
+
+    fn observe(
+        &self,
+        flows: &[Flow],
+        sender_host: &Netns,
+        warm: impl FnOnce() -> Result<()>,
+        done: impl FnOnce() -> Result<()>,
+    ) -> Result<BulkResult> {
+        let begin = Instant::now();
+        thread::sleep(self.warmup);
+        warm()?;
+        let start = snapshot(flows, sender_host)?;
+        thread::sleep((begin + self.time).saturating_duration_since(Instant::now()));
+        let end = snapshot(flows, sender_host)?;
+        done()?;
+        Ok(BulkResult { start, end })
+    }
+}
+
+struct Flow {
+    sender: TcpStream,
+    receiver: TcpStream,
+    endpoints: (SocketAddr, SocketAddr),
+    received: AtomicU64,
+}
+
+type Ended<'scope> = ScopedJoinHandle<'scope, io::Result<()>>;
+
+impl Flow {
+    fn start<'scope>(
+        &'scope self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        over: &'scope AtomicBool,
+    ) -> [Ended<'scope>; 2] {
+        let ended = move |result: io::Result<()>| match result {
+            Err(_) if over.load(Ordering::Relaxed) => Ok(()),
+            Ok(()) if !over.load(Ordering::Relaxed) => Err(io::ErrorKind::UnexpectedEof.into()),
+            result => result,
+        };
+        [scope.spawn(move || ended(self.send())), scope.spawn(move || ended(self.receive()))]
+    }
+
+    fn send(&self) -> io::Result<()> {
+        let chunk = vec![0x5a; CHUNK];
+        loop {
+            (&self.sender).write_all(&chunk)?;
+        }
+    }
+
+    fn receive(&self) -> io::Result<()> {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match (&self.receiver).read(&mut chunk)? {
+                0 => return Ok(()),
+                bytes => self.received.fetch_add(bytes as u64, Ordering::Relaxed),
+            };
+        }
+    }
+
+    /// Ends both threads at once; what is still under way is of no interest.
+    fn cut(&self) {
+        for stream in [&self.sender, &self.receiver] {
+            let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn snapshot(flows: &[Flow], sender_host: &Netns) -> Result<Snapshot> {
+    let at = Instant::now();
+    let received = flows.iter().map(|flow| flow.received.load(Ordering::Relaxed)).collect();
+    let sockets = sender_host.run(sockdiag::tcp_sockets)??;
+    let mut senders = Vec::with_capacity(flows.len());
+    for flow in flows {
+        let is_mine = |socket: &&TcpSocket| (socket.local, socket.remote) == flow.endpoints;
+        match sockets.iter().find(is_mine) {
+            Some(socket) => senders.push(socket.clone()),
+            None => bail!("the sender's connection is gone"),
+        }
+    }
+    Ok(Snapshot { at, received, senders })
+}

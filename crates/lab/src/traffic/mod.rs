@@ -1,0 +1,76 @@
+//! The applications at both ends: what a phone and a server would run, measured from inside.
+//!
+//! Both ends are threads of this process, so that their times come from one clock.
+
+mod bulk;
+mod transfer;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use midspan_sys::netns::Netns;
+use socket2::{Domain, Socket, Type};
+
+pub use bulk::{BulkPlan, BulkResult, Snapshot};
+pub use transfer::TransferPlan;
+
+/// Where the service listens.
+pub const SERVICE_PORT: u16 = 5201;
+
+/// How long an end waits for the other before it says that the run failed.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Application buffer: large enough that system calls do not limit a flow.
+const CHUNK: usize = 256 * 1024;
+
+/// Where the two applications stand.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends<'a> {
+    /// Opens the connections.
+    pub client: &'a Netns,
+    /// Accepts them.
+    pub server: &'a Netns,
+    /// Where the server listens.
+    pub address: SocketAddr,
+}
+
+impl Ends<'_> {
+    /// Starts listening at the server's end.
+    fn listen(&self) -> io::Result<TcpListener> {
+        self.server.run(|| {
+            let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None)?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&self.address.into())?;
+            socket.listen(1024)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket.into())
+        })?
+    }
+
+    /// Opens a connection from the client's end.
+    fn connect(&self) -> io::Result<TcpStream> {
+        self.client.run(|| TcpStream::connect_timeout(&self.address, PATIENCE))?
+    }
+}
+
+/// The next connection, within [`PATIENCE`].
+fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(stream);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if Instant::now() >= deadline {
+                    let reason = "the connection did not reach the server application";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, reason));
+                }
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Transfers of a given size, each on a connection of its own, one after the other.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use midspan_scenario::record::TransferRecord;
+use midspan_sys::socket;
+
+use super::{CHUNK, Ends, accept};
+
+/// What to send.
+#[derive(Debug, Clone, Copy)]
+pub struct TransferPlan {
+    /// Whether the client sends (upload) or the server (download).
+    pub upload: bool,
+    /// Application bytes of each transfer.
+    pub bytes: u64,
+    /// How many transfers.
+    pub count: usize,
+    /// When all of them must be through.
+    pub deadline: Instant,
+}
+
+/// How often the sender looks whether all has been acknowledged: the resolution of that time.
+const LOOK: Duration = Duration::from_micros(50);
+
+impl TransferPlan {
+    /// Runs the transfers.
+    ///
+    /// # Errors
+    /// When a connection cannot be made, breaks, or delivers another number of bytes.
+    pub fn run(&self, ends: Ends<'_>) -> Result<Vec<TransferRecord>> {
+        let listener = ends.listen().context("server application cannot listen")?;
+        let mut records = Vec::with_capacity(self.count);
+        for number in 0..self.count {
+            let transfer = || -> Result<TransferRecord> {
+                let begin = Instant::now();
+                let client = ends.connect().context("connect")?;
+                let connected = begin.elapsed();
+                let server = accept(&listener)?;
+                let times = self.transfer(begin, &client, &server)?;
+                Ok(times.record(self.bytes, connected))
+            };
+            records.push(transfer().with_context(|| format!("transfer {number}"))?);
+        }
+        Ok(records)
+    }
+
+    /// Moves the bytes and closes both directions, each end as an application would.
+    fn transfer(&self, begin: Instant, client: &TcpStream, server: &TcpStream) -> Result<Times> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        ensure!(!left.is_zero(), "the workload's limit has passed");
+        for stream in [client, server] {
+            stream.set_read_timeout(Some(left))?;
+            stream.set_write_timeout(Some(left))?;
+        }
+        let (sender, receiver) = if self.upload { (client, server) } else { (server, client) };
+        thread::scope(|scope| {
+            let sending = scope.spawn(|| self.send(sender, begin));
+            let receiving = scope.spawn(|| self.receive(receiver, begin));
+            let (acknowledged, sender_closed) =
+                sending.join().expect("traffic threads do not panic").context("sender")?;
+            let (bytes, received, receiver_closed) =
+                receiving.join().expect("traffic threads do not panic").context("receiver")?;
+            ensure!(bytes == self.bytes, "{bytes} of {} bytes arrived", self.bytes);
+            let closed = if self.upload { sender_closed } else { receiver_closed };
+            Ok(Times { acknowledged, closed, received })
+        })
+    }
+
+    /// Sends all, ends its direction and reads the other's end. Answers when the last byte was
+    /// acknowledged, and when both directions were closed.
+    fn send(&self, mut stream: &TcpStream, begin: Instant) -> io::Result<(Duration, Duration)> {
+        let chunk = vec![0x5a; CHUNK.min(usize::try_from(self.bytes).unwrap_or(CHUNK))];
+        let mut left = self.bytes;
+        while left > 0 {
+            let part = chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            stream.write_all(&chunk[..part])?;
+            left -= part as u64;
+        }
+        stream.shutdown(Shutdown::Write)?;
+        // The FIN counts as one byte and may be acknowledged together with the last.
+        let acknowledged = self.when_unacknowledged_is(stream, 1, begin)?;
+        stream.read_exact(&mut [0]).expect_eof()?;
+        Ok((acknowledged, begin.elapsed()))
+    }
+
+    /// Reads to the end, then ends its own direction. Answers the bytes, when the last one was read,
+    /// and when both directions were closed.
+    fn receive(
+        &self,
+        mut stream: &TcpStream,
+        begin: Instant,
+    ) -> io::Result<(u64, Duration, Duration)> {
+        let mut chunk = vec![0; CHUNK];
+        let mut bytes = 0;
+        let mut last = Duration::ZERO;
+        loop {
+            match stream.read(&mut chunk)? {
+                0 => break,
+                read => {
+                    bytes += read as u64;
+                    last = begin.elapsed();
+                }
+            }
+        }
+        stream.shutdown(Shutdown::Write)?;
+        let closed = self.when_unacknowledged_is(stream, 0, begin)?;
+        Ok((bytes, last, closed))
+    }
+
+    fn when_unacknowledged_is(
+        &self,
+        stream: &TcpStream,
+        at_most: u32,
+        begin: Instant,
+    ) -> io::Result<Duration> {
+        while socket::unacknowledged(stream)? > at_most {
+            if let Some(error) = stream.take_error()? {
+                return Err(error);
+            }
+            if Instant::now() >= self.deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(begin.elapsed())
+    }
+}
+
+struct Times {
+    acknowledged: Duration,
+    closed: Duration,
+    received: Duration,
+}
+
+impl Times {
+    fn record(&self, bytes: u64, connected: Duration) -> TransferRecord {
+        TransferRecord {
+            bytes,
+            connected_s: connected.as_secs_f64(),
+            acknowledged_s: self.acknowledged.as_secs_f64(),
+            closed_s: self.closed.as_secs_f64(),
+            received_s: self.received.as_secs_f64(),
+        }
+    }
+}
+
+/// The end of the stream is what is expected here, data is not.
+trait ExpectEof {
+    fn expect_eof(self) -> io::Result<()>;
+}
+
+impl ExpectEof for io::Result<()> {
+    fn expect_eof(self) -> io::Result<()> {
+        match self {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected data")),
+        }
+    }
+}

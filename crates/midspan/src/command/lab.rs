@@ -1,0 +1,253 @@
+//! `midspan lab`: experiments over emulated paths.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use midspan_lab::experiment::Experiment;
+use midspan_lab::results::Results;
+use midspan_lab::sweep::Selection;
+use midspan_report::{Report, Terminal};
+use midspan_scenario::record::Variant;
+use midspan_scenario::summary::Summary;
+use midspan_scenario::{Scenario, reference};
+
+use super::{BadInput, acquire_privileges, read_input};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a scenario: table, records and an HTML report
+    Run(Run),
+    /// Check scenario files without running them
+    Check {
+        /// Scenario files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Make table and HTML report anew from a results folder
+    Report {
+        /// Folder that `lab run` made
+        #[arg(value_name = "DIR")]
+        results: PathBuf,
+    },
+    /// Hold a results folder against reference curves, cell by cell
+    Compare {
+        /// Folder that `lab run` made of a scenario under scenarios/reference
+        #[arg(value_name = "DIR")]
+        results: PathBuf,
+        /// Reference curves (CSV)
+        #[arg(value_name = "FILE")]
+        reference: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Scenario file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// What runs it
+    #[arg(long, value_enum, default_value_t = BackendName::Live)]
+    backend: BackendName,
+    /// Run the short version that the file describes
+    #[arg(long)]
+    short: bool,
+    /// Folder for the results; each sweep makes a folder in it [default: results/NAME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Begin anew even where an unfinished sweep could go on
+    #[arg(long)]
+    fresh: bool,
+    /// Run only these variants: none, midspan, haproxy
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = variant)]
+    variants: Vec<Variant>,
+    /// Run only the cells with this label on this axis; may be given several times
+    #[arg(long, value_name = "AXIS=LABEL", value_parser = axis_label)]
+    only: Vec<(String, String)>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BackendName {
+    /// Real kernel TCP over emulated links
+    Live,
+}
+
+/// A scenario, and what of it to run where to.
+pub(crate) struct Job {
+    pub(crate) text: String,
+    pub(crate) file: String,
+    /// Traces are named from here.
+    pub(crate) directory: PathBuf,
+    pub(crate) base: PathBuf,
+    pub(crate) short: bool,
+    pub(crate) fresh: bool,
+    pub(crate) selection: Selection,
+}
+
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Run(arguments) => run_file(arguments),
+        Command::Check { files } => check(&files),
+        Command::Report { results } => report(&results),
+        Command::Compare { results, reference } => compare(&results, &reference),
+    }
+}
+
+fn run_file(arguments: Run) -> Result<ExitCode> {
+    let BackendName::Live = arguments.backend;
+    let text = read_input(&arguments.file)?;
+    let file = arguments.file.display().to_string();
+    let name = Scenario::parse(&text, &file).map_err(BadInput::new)?.name;
+    let suffix = if arguments.short { "-short" } else { "" };
+    execute(&Job {
+        text,
+        directory: arguments.file.parent().unwrap_or(Path::new("")).to_owned(),
+        file,
+        base: arguments.out.unwrap_or_else(|| format!("results/{name}{suffix}").into()),
+        short: arguments.short,
+        fresh: arguments.fresh,
+        selection: Selection {
+            variants: arguments.variants,
+            labels: arguments.only,
+            ..Selection::default()
+        },
+    })
+}
+
+/// Runs a job to its report. Fails if a run failed or nothing could be trusted.
+pub(crate) fn execute(job: &Job) -> Result<ExitCode> {
+    let parsed = Scenario::parse(&job.text, &job.file).map_err(BadInput::new)?;
+    let scenario = selected(&parsed, job.short, &job.file)?;
+    job.selection.check(scenario).map_err(BadInput::new)?;
+    acquire_privileges().context(
+        "needs root, or a user namespace, which this system forbids; see `midspan doctor`",
+    )?;
+    let experiment = Experiment {
+        scenario,
+        text: &job.text,
+        directory: &job.directory,
+        selection: job.selection.clone(),
+        base: &job.base,
+        fresh: job.fresh,
+        command: std::env::args().collect::<Vec<_>>().join(" "),
+        midspan: std::env::current_exe().context("cannot find this program's own file")?,
+    };
+    let results = experiment.execute()?;
+    conclude(&results, scenario)
+}
+
+fn check(files: &[PathBuf]) -> Result<ExitCode> {
+    for file in files {
+        let text = read_input(file)?;
+        let name = file.display().to_string();
+        let scenario = Scenario::parse(&text, &name).map_err(BadInput::new)?;
+        let runs = |scenario: &Scenario| -> usize {
+            let variants = scenario.cells().iter().map(|cell| cell.variants.len());
+            variants.sum::<usize>() * scenario.repetitions as usize
+        };
+        let short = scenario.short().map_or(String::new(), |short| {
+            format!(", short version {} cells and {} runs", short.cells().len(), runs(short))
+        });
+        let (cells, runs) = (scenario.cells().len(), runs(&scenario));
+        println!("{name}: {cells} cells, {runs} runs{short}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(directory: &Path) -> Result<ExitCode> {
+    let (results, text) = open(directory)?;
+    let parsed = parse_kept(directory, &text)?;
+    conclude(&results, version_of(&parsed, &results)?)
+}
+
+fn compare(directory: &Path, reference: &Path) -> Result<ExitCode> {
+    let (results, text) = open(directory)?;
+    let parsed = parse_kept(directory, &text)?;
+    let scenario = version_of(&parsed, &results)?;
+    let name = reference.display().to_string();
+    let rows = reference::parse_csv(&read_input(reference)?, &name).map_err(BadInput::new)?;
+    let summary = Summary::of(scenario, results.records())?;
+    let comparison = reference::compare(&rows, scenario, &summary);
+    let _ = comparison;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn open(directory: &Path) -> Result<(Results, String)> {
+    let results = Results::open(directory).map_err(|error| BadInput::new(format!("{error:#}")))?;
+    let text = results.scenario_text().map_err(|error| {
+        BadInput::new(format!("{error:#}; give a folder that `midspan lab run` made"))
+    })?;
+    Ok((results, text))
+}
+
+fn parse_kept(directory: &Path, text: &str) -> Result<Scenario> {
+    let file = directory.join("scenario.toml").display().to_string();
+    Scenario::parse(text, &file).map_err(BadInput::new)
+}
+
+/// The full or the short version, by which of them the records are of.
+fn version_of<'a>(scenario: &'a Scenario, results: &Results) -> Result<&'a Scenario> {
+    let Some(record) = results.records().first() else {
+        return Err(BadInput::new("the folder holds no records"));
+    };
+    [Some(scenario), scenario.short()]
+        .into_iter()
+        .flatten()
+        .find(|version| version.digest() == record.digest)
+        .ok_or_else(|| {
+            BadInput::new("the records are of another scenario than the one beside them")
+        })
+}
+
+/// Shows the table, writes the report, and says whether all went well.
+fn conclude(results: &Results, scenario: &Scenario) -> Result<ExitCode> {
+    let (machine, source) = (results.machine()?, results.scenario_text()?);
+    let explanations = results.explanations()?;
+    let mut report = Report::new(scenario, results.records())?;
+    report.machine = Some(&machine);
+    report.source = Some(&source);
+    report.explanations = &explanations;
+    print!("\n{}", report.text(terminal()));
+    results.write("summary.txt", &report.text(Terminal::PLAIN))?;
+    results
+        .write("summary.json", &format!("{}\n", serde_json::to_string_pretty(&report.summary)?))?;
+    println!("\nReport: {}", results.write("report.html", &report.html())?.display());
+    let counts = report.summary.counts;
+    Ok(if counts.failed > 0 || counts.measured == 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn terminal() -> Terminal {
+    if !std::io::stdout().is_terminal() {
+        return Terminal::PLAIN;
+    }
+    let width = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+    Terminal::new(width.min(100), std::env::var("NO_COLOR").ok().as_deref())
+}
+
+fn selected<'a>(scenario: &'a Scenario, short: bool, file: &str) -> Result<&'a Scenario> {
+    match (short, scenario.short()) {
+        (false, _) => Ok(scenario),
+        (true, Some(short)) => Ok(short),
+        (true, None) => Err(BadInput::new(format!("{file} has no [short] version"))),
+    }
+}
+
+fn variant(text: &str) -> Result<Variant, String> {
+    match text {
+        "none" => Ok(Variant::None),
+        "midspan" => Ok(Variant::Midspan),
+        "haproxy" => Ok(Variant::Haproxy),
+        _ => Err("must be none, midspan or haproxy".to_owned()),
+    }
+}
+
+fn axis_label(text: &str) -> Result<(String, String), String> {
+    let (axis, label) = text.split_once('=').ok_or("must be AXIS=LABEL, such as loss=\"0.5 %\"")?;
+    Ok((axis.to_owned(), label.to_owned()))
+}

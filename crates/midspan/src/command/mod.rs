@@ -1,0 +1,45 @@
+//! One module for each command.
+
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod lab;
+pub(crate) mod relay;
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::Result;
+
+/// An error in what the user gave: exit status 2.
+#[derive(Debug)]
+pub(crate) struct BadInput(String);
+
+impl BadInput {
+    /// From anything that says in one line what is wrong, where, and what would be right.
+    pub(crate) fn new(error: impl fmt::Display) -> anyhow::Error {
+        anyhow::Error::new(BadInput(error.to_string()))
+    }
+}
+
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
+/// Reads a file that the user named.
+pub(crate) fn read_input(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path)
+        .map_err(|error| BadInput::new(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Gets the rights to make network namespaces: those of root, or of a user namespace. Must be
+/// called before the process has a second thread. Answers whether it took a user namespace.
+pub(crate) fn acquire_privileges() -> std::io::Result<bool> {
+    if midspan_sys::userns::is_root() {
+        return Ok(false);
+    }
+    midspan_sys::userns::become_root().map(|()| true)
+}

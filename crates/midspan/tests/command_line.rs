@@ -1,0 +1,251 @@
+//! The program as its users call it.
+
+mod common;
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use midspan_scenario::record::{self, Outcome, Record, Variant};
+
+const TINY: &str = r#"
+name = "tiny"
+title = "A path for tests"
+seed = 3
+repetitions = 2
+variants = ["none", "midspan"]
+
+[path.access]
+up = [{ rate = { rate = "20 Mbit/s", queue = { bytes = "100 KB" } } }, { delay = "2 ms" }]
+down = [{ delay = "2 ms" }]
+
+[path.wide]
+up = [{ delay = "5 ms" }]
+down = [{ delay = "5 ms" }]
+
+[workload]
+kind = "bulk"
+direction = "$direction"
+time = "1 s"
+warmup = "0.3 s"
+
+[sweep]
+direction = ["upload", "download"]
+"#;
+
+struct Folder {
+    _directory: tempfile::TempDir,
+    scenario: PathBuf,
+    out: PathBuf,
+}
+
+fn folder(text: &str) -> Folder {
+    let directory = tempfile::tempdir().unwrap();
+    let scenario = directory.path().join("scenario.toml");
+    fs::write(&scenario, text).unwrap();
+    let out = directory.path().join("out");
+    Folder { _directory: directory, scenario, out }
+}
+
+impl Folder {
+    fn lab_run(&self) -> Command {
+        let mut command = common::midspan();
+        command.args(["lab", "run"]).arg(&self.scenario).arg("--out").arg(&self.out);
+        command
+    }
+
+    fn sweeps(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.out).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let file = self.sweeps()[0].join("records.jsonl");
+        record::parse_lines(&fs::read_to_string(&file).unwrap(), "records").unwrap()
+    }
+}
+
+fn text(output: &Output) -> String {
+    let parts = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8(parts).unwrap()
+}
+
+#[test]
+fn a_sweep_leaves_a_record_for_each_run_and_a_report() {
+    if !common::can_run() {
+        return;
+    }
+    let folder = folder(TINY);
+    let output = folder.lab_run().output().unwrap();
+    let said = text(&output);
+    let records = folder.records();
+    assert_eq!(records.len(), 8, "{said}");
+    for record in &records {
+        match &record.outcome {
+            Outcome::Measured(measurement) => {
+                let legs = if record.variant == Variant::None { 2 } else { 4 };
+                assert_eq!(measurement.legs.len(), legs, "{record:?}");
+                // No more than the link's rate, and something.
+                assert!((1e6..20e6).contains(&measurement.goodput_bps), "{record:?}");
+            }
+            // A noisy machine is allowed; a failure is not.
+            Outcome::Untrusted { reason, .. } => assert!(!reason.is_empty()),
+            Outcome::Failed { reason } => panic!("{reason}"),
+        }
+    }
+    let page = fs::read_to_string(folder.sweeps()[0].join("report.html")).unwrap();
+    assert!(page.contains("A path for tests") && page.contains("<svg"));
+    assert!(said.contains("report.html"), "{said}");
+}
+
+#[test]
+fn an_interrupted_sweep_goes_on_where_it_stopped_and_leaves_no_process() {
+    if !common::can_run() {
+        return;
+    }
+    let folder = folder(TINY);
+    let mut command = folder.lab_run();
+    command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let mut lab = command.spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while folder.sweeps().is_empty() || folder.records().len() < 2 {
+        assert!(Instant::now() < deadline, "no records after a minute");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let id = lab.id();
+    let group = Command::new("kill").args(["-KILL", &id.to_string()]).status().unwrap();
+    assert!(group.success());
+    lab.wait().unwrap();
+    let first = folder.records().len();
+    wait_until(|| !has_children_left(id), "a relay outlived the lab");
+    let output = folder.lab_run().output().unwrap();
+    let said = text(&output);
+    assert!(said.contains("going on"), "{said}");
+    assert_eq!(folder.sweeps().len(), 1);
+    assert_eq!(folder.records().len(), 8, "{first} before; {said}");
+}
+
+/// Whether a process of the group that `leader` led is still there.
+fn has_children_left(leader: u32) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.path().into());
+    let stat = |path: &Path| fs::read_to_string(path.join("stat")).ok();
+    processes.filter_map(|path: PathBuf| stat(&path)).any(|stat| {
+        // After the name in parentheses: state, parent, group.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        fields.split_whitespace().nth(2) == Some(&leader.to_string())
+    })
+}
+
+fn wait_until(is_so: impl Fn() -> bool, otherwise: &str) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{otherwise}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn bad_input_is_refused_with_one_line_and_status_2() {
+    let folder = folder(&TINY.replace("repetitions", "repititions"));
+    let lab = |arguments: &[&str]| {
+        let mut command = common::midspan();
+        command.arg("lab").args(arguments);
+        command
+    };
+    let file = folder.scenario.to_str().unwrap();
+    for (mut command, words) in [
+        (folder.lab_run(), ["scenario.toml:5", "repititions"]),
+        (lab(&["check", file]), ["scenario.toml:5", "repititions"]),
+        (lab(&["run", "/nonexistent.toml"]), ["cannot read", "/nonexistent.toml"]),
+        (lab(&["report", "/nonexistent"]), ["cannot read", "/nonexistent"]),
+        (common::midspan(), ["Usage", "relay"]),
+    ] {
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{said}");
+    }
+    assert!(folder.sweeps().is_empty());
+}
+
+#[test]
+fn a_selection_that_does_not_exist_is_refused() {
+    let folder = folder(TINY);
+    for (arguments, word) in [
+        (["--only", "loss=1 %"], "direction"),
+        (["--only", "direction=sideways"], "upload"),
+        (["--variants", "haproxy"], "haproxy"),
+    ] {
+        let output = folder.lab_run().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains(word), "{}", text(&output));
+    }
+}
+
+#[test]
+fn an_ordinary_user_can_run_the_lab_where_the_kernel_allows_it() {
+    if !common::can_run() || !is_root() {
+        return;
+    }
+    let folder = folder(&TINY.replace("repetitions = 2", "repetitions = 1"));
+    // The program may stand where that user cannot look.
+    let place = tempfile::Builder::new().prefix("midspan-").tempdir_in("/tmp").unwrap();
+    let program = place.path().join("midspan");
+    fs::copy(common::program(), &program).unwrap();
+    let scenario = place.path().join("scenario.toml");
+    fs::copy(&folder.scenario, &scenario).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    fs::set_permissions(place.path(), mode(0o777)).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["lab", "run"]).arg(&scenario).arg("--out").arg(place.path().join("out"));
+    let output = command.uid(NOBODY).gid(NOBODY).env("TMPDIR", "/tmp").output().unwrap();
+    let said = text(&output);
+    if said.contains("user namespace") {
+        eprintln!("skipped: this system allows no unprivileged user namespaces");
+        return;
+    }
+    let sweep = fs::read_dir(place.path().join("out")).unwrap().next().unwrap().unwrap();
+    let records = fs::read_to_string(sweep.path().join("records.jsonl")).unwrap();
+    let records = record::parse_lines(&records, "records").unwrap();
+    assert_eq!(records.len(), 4, "{said}");
+    let failed = records.iter().any(|record| matches!(record.outcome, Outcome::Failed { .. }));
+    assert!(!failed, "{said}");
+}
+
+const NOBODY: u32 = 65_534;
+
+fn is_root() -> bool {
+    midspan_sys::userns::is_root()
+}
+
+#[test]
+fn doctor_says_what_is_there() {
+    let output = common::midspan().arg("doctor").output().unwrap();
+    let said = text(&output);
+    for subject in ["privileges", "emulated links", "nftables", "congestion controls", "cubic"] {
+        assert!(said.contains(subject), "{said}");
+    }
+}
+
+#[test]
+fn every_scenario_of_the_repository_is_right() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let mut files = Vec::new();
+    let mut folders = vec![root];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.extension() {
+                _ if path.is_dir() => folders.push(path),
+                Some(extension) if extension == "toml" => files.push(path),
+                _ => {}
+            }
+        }
+    }
+    assert!(files.len() > 8, "{files:?}");
+    let output = common::midspan().args(["lab", "check"]).args(&files).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}

@@ -1,0 +1,96 @@
+//! What the end-to-end tests share: a network with the relay on it, and a note where this machine
+//! cannot have one.
+
+#![allow(dead_code)] // Each test binary uses a part of it.
+
+use std::path::Path;
+use std::process::Command;
+
+use midspan_emu::Backend;
+use midspan_lab::proxy::Proxy;
+use midspan_lab::topology::{SERVER, Topology};
+use midspan_path::Traces;
+use midspan_scenario::record::Variant;
+use midspan_scenario::{CellSpec, Scenario};
+
+/// The program under test.
+pub fn midspan() -> Command {
+    Command::new(program())
+}
+
+/// Where it is.
+pub fn program() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_midspan"))
+}
+
+/// Whether network namespaces can be made and nft is there; says so if not.
+pub fn can_run() -> bool {
+    let can = midspan_sys::netns::Netns::create().is_ok() && has("nft");
+    if !can {
+        eprintln!("skipped: needs root (or a user namespace) and nft");
+    }
+    can
+}
+
+/// Whether a program is installed; says so if not.
+pub fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
+    let found = found.is_ok_and(|output| output.status.success());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// 50 Mbit/s with a loss on the radio that hurts, 1 ms to the MEC and 20 ms in all.
+pub fn lossy_path() -> CellSpec {
+    let text = r#"
+        name = "lossy"
+        title = "A path for tests"
+        seed = 7
+        repetitions = 1
+        variants = ["midspan"]
+        [path.access]
+        up = [
+            { rate = { rate = "50 Mbit/s", queue = { bytes = "250 KB" } } },
+            { loss = { share = "0.5 %" } },
+            { delay = "0.5 ms" },
+        ]
+        down = [
+            { rate = { rate = "50 Mbit/s", queue = { bytes = "250 KB" } } },
+            { loss = { share = "0.5 %" } },
+            { delay = "0.5 ms" },
+        ]
+        [path.wide]
+        up = [{ delay = "9.5 ms" }]
+        down = [{ delay = "9.5 ms" }]
+        [workload]
+        kind = "bulk"
+        direction = "upload"
+        time = "1 s"
+    "#;
+    Scenario::parse(text, "lossy").unwrap().cells()[0].spec.clone()
+}
+
+/// A network with the relay running on its MEC. The relay ends with it.
+pub struct Network {
+    pub relay: Proxy,
+    pub topology: Topology,
+}
+
+impl Network {
+    pub fn with_relay() -> Network {
+        let spec = lossy_path();
+        let variant = Variant::Midspan;
+        let backend = Backend::available();
+        let topology = Topology::build(&spec, variant, &Traces::new(), 7, backend).unwrap();
+        let relay = Proxy::start(variant, &topology.mec, &spec, SERVER.v4, program());
+        Network { relay: relay.unwrap().unwrap(), topology }
+    }
+
+    /// Whether a connection of the UE has an end at the MEC.
+    pub fn is_split(&self, port: u16) -> bool {
+        let sockets = self.topology.mec.run(midspan_sys::sockdiag::tcp_sockets).unwrap().unwrap();
+        sockets.iter().any(|socket| socket.local.port() == port)
+    }
+}
