@@ -9,7 +9,7 @@ use crate::{Counters, Ecn, Packet};
 /// How much a queue holds. A packet counts until its last bit has left, so the one being sent
 /// counts too; one that would not fit whole is dropped on arrival (droptail).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct QueueSpec {
     /// Most bytes, IP headers included. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

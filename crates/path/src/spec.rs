@@ -147,7 +147,7 @@ mod tests {
             "{ delay = '0.5 ms' }, \
              { loss = { share = '0.5 %' } }, \
              { rate = { rate = '1 Gbit/s', queue = { bytes = '150 KB', packets = 100 }, \
-                aqm = { red = { min = '20 KB', max = '60 KB', max-p = '2 %', ecn = true } } } }, \
+                aqm = { red = { min = '20 KB', max = '60 KB', max_p = '2 %', ecn = true } } } }, \
              { gilbert-elliott = { p = '1 %', r = '20 %' } }, \
              { late = { share = '0.5 %', by = '10 ms', unit = 'super-packet' } }, \
              { rlc = { rate = '1 Gbit/s', slot = '0.5 ms', failure = '10 %', \
@@ -162,6 +162,15 @@ mod tests {
         );
         let text = toml::to_string(&LinkSpec { up: elements.clone(), down: vec![] }).unwrap();
         assert_eq!(toml::from_str::<LinkSpec>(&text).unwrap().up, elements);
+    }
+
+    #[test]
+    fn the_documented_example_is_read() {
+        let document = include_str!("../../../docs/path.md");
+        let example = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        let link: LinkSpec = toml::from_str(example).unwrap();
+        link.check().unwrap();
+        assert_eq!((link.up.len(), link.down.len()), (3, 1));
     }
 
     #[test]

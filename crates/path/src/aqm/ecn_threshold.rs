@@ -10,7 +10,7 @@ use crate::Ecn;
 /// queue's (the congestion warning of TCP-Jersey, inherited by TCP-ME). With `weight = "100 %"`
 /// the average is the queue itself: the step marking that DCTCP wants (RFC 8257, section 3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct EcnThresholdSpec {
     /// Average queue length above which packets are marked.
     pub threshold: ByteSize,
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn drops_what_cannot_be_marked_only_if_told_to() {
-        let spec = spec("threshold = '1 KB'\nweight = '100 %'\ndrop-not-ect = true");
+        let spec = spec("threshold = '1 KB'\nweight = '100 %'\ndrop_not_ect = true");
         let mut aqm = EcnThreshold::new(spec, Span::from_micros(12));
         assert_eq!(aqm.arrival(Time::ZERO, 1000, Ecn::NotEct), Verdict::Pass);
         assert_eq!(aqm.arrival(Time::ZERO, 1001, Ecn::NotEct), Verdict::Drop);

@@ -93,7 +93,7 @@ fn check_average(weight: Share, typical_packet: ByteSize) -> Result<(), String> 
             .to_owned());
     }
     if typical_packet.as_bytes() == 0 {
-        return Err("typical-packet must be above zero, such as `1500 B`".to_owned());
+        return Err("typical_packet must be above zero, such as `1500 B`".to_owned());
     }
     Ok(())
 }

@@ -8,14 +8,14 @@ use crate::random::Random;
 
 /// Random early detection (Floyd and Jacobson, "Random early detection gateways for congestion
 /// avoidance", 1993), in bytes: below `min` of average queue nothing is dropped, between `min` and
-/// `max` a packet is dropped with a probability that rises from 0 to `max-p`, spread evenly by
+/// `max` a packet is dropped with a probability that rises from 0 to `max_p`, spread evenly by
 /// counting packets since the last drop; above `max` every packet is, unless `gentle`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct RedSpec {
     /// Average queue length at which dropping begins.
     pub min: ByteSize,
-    /// Average queue length at which the probability reaches `max-p`. Floyd recommends at least
+    /// Average queue length at which the probability reaches `max_p`. Floyd recommends at least
     /// three times `min`.
     pub max: ByteSize,
     /// Drop probability at `max`. Default 10 % (Floyd, "RED: discussions of setting parameters",
@@ -28,7 +28,7 @@ pub struct RedSpec {
     /// The packet size in which time without a queue is counted. Default 1500 B.
     #[serde(default = "default_typical_packet")]
     pub typical_packet: ByteSize,
-    /// From `max` to twice `max` let the probability rise from `max-p` to 1 instead of jumping
+    /// From `max` to twice `max` let the probability rise from `max_p` to 1 instead of jumping
     /// (Floyd, "Recommendation on using the gentle variant of RED", 2000). Default true.
     #[serde(default = "default_gentle")]
     pub gentle: bool,
@@ -54,7 +54,7 @@ impl RedSpec {
             ));
         }
         if self.max_p == Share::ZERO {
-            return Err("RED's max-p of 0 % would never drop: \
+            return Err("RED's max_p of 0 % would never drop: \
                         give a share above zero, such as `10 %`"
                 .to_owned());
         }
@@ -67,7 +67,7 @@ const CERTAIN: u64 = 1 << 32;
 
 pub(crate) struct Red {
     spec: RedSpec,
-    /// `max-p`, in 2^-32.
+    /// `max_p`, in 2^-32.
     max_p: u64,
     average: Average,
     /// Packets passed since the last drop or mark, or since the average rose to `min`.
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn drops_are_spread_evenly_between_the_thresholds() {
         // Half way: p_b = 5 %, so the number of packets from drop to drop is uniform in 1..=20.
-        let mut red = red("min = '5 KB'\nmax = '15 KB'\nweight = '100 %'\nmax-p = '10 %'");
+        let mut red = red("min = '5 KB'\nmax = '15 KB'\nweight = '100 %'\nmax_p = '10 %'");
         let verdicts = verdicts(&mut red, 10_000, Ecn::NotEct, 100_000);
         let drops: Vec<usize> =
             (0..verdicts.len()).filter(|i| verdicts[*i] == Verdict::Drop).collect();
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_gentle_slope_reaches_certainty_at_twice_max() {
-        let red = red("min = '5 KB'\nmax = '15 KB'\nmax-p = '10 %'");
+        let red = red("min = '5 KB'\nmax = '15 KB'\nmax_p = '10 %'");
         let at = |average| red.probability(average) as f64 / CERTAIN as f64;
         assert_eq!(at(4_999), 0.0);
         for (average, wanted) in

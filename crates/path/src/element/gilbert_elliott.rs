@@ -9,7 +9,7 @@ use crate::{Counters, Packet};
 /// Elliott 1963). Starts in the good state. In the long run a share of `p / (p + r)` of packets
 /// meets the bad state, and a stay there lasts `1 / r` packets on average.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct GilbertElliottSpec {
     /// Probability of going from the good state to the bad.
     pub p: Share,
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn each_state_has_its_own_loss() {
         let text = "{ gilbert-elliott = \
-                    { p = '10 %', r = '10 %', loss-good = '2 %', loss-bad = '30 %' } }";
+                    { p = '10 %', r = '10 %', loss_good = '2 %', loss_bad = '30 %' } }";
         let lost = fates(text, 400_000).iter().filter(|passed| !**passed).count() as f64;
         assert!((lost / 400_000.0 - 0.16).abs() < 0.01, "{lost}");
     }

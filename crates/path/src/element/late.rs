@@ -11,7 +11,7 @@ use crate::{Counters, Packet, Unit};
 /// A share of packets is held back and overtaken by the others, which pass at once in their order:
 /// a reliable link layer without in-order delivery, as the MEC paper emulates it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct LateSpec {
     /// Share of packets (or of super-packets) held back, chosen independently.
     pub share: Share,

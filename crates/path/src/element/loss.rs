@@ -8,7 +8,7 @@ use crate::{Counters, Packet, Unit};
 
 /// Independent loss: each packet is lost with the same probability, whatever befell others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct LossSpec {
     /// Share of packets (or of super-packets) lost.
     pub share: Share,

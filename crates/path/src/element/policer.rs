@@ -8,7 +8,7 @@ use crate::{Counters, Packet};
 /// traffic above the agreed rate (3GPP TS 23.107, annex B; TS 23.203). Over any time `t` at most
 /// `bucket + rate x t` passes. The bucket starts full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct PolicerSpec {
     /// Rate at which tokens flow in, counted on IP packets with their headers.
     pub rate: Rate,

@@ -8,7 +8,7 @@ use crate::{AqmSpec, Counters, Packet, QueueSpec};
 
 /// A link of a fixed rate with a queue before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct RateSpec {
     /// The link's rate, counted on IP packets with their headers.
     pub rate: Rate,
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn active_management_drops_or_marks_before_the_queue_is_full() {
         let aqm = "aqm = { ecn-threshold = \
-                   { threshold = '2000 B', weight = '100 %', drop-not-ect = true } }";
+                   { threshold = '2000 B', weight = '100 %', drop_not_ect = true } }";
         let mut link = direction(&format!("{{ rate = {{ rate = '1 Mbit/s', {aqm} }} }}"));
         for (number, ecn) in
             [Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::NotEct, Ecn::Ce].into_iter().enumerate()

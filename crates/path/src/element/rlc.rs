@@ -16,12 +16,12 @@ use crate::{Counters, Packet};
 /// it. It is received, or not, when the slot ends. A block that was not received is sent again
 /// when `retransmit` says, before new data and taking a whole slot of it. One that failed
 /// `transmissions` times is found missing by the receiver's RLC and sent as new after
-/// `status-delay`. So nothing is lost on the air. A packet is delivered when all of it and all
+/// `status_delay`. So nothing is lost on the air. A packet is delivered when all of it and all
 /// before it have been received: one late block holds up those behind it, which then leave in one
 /// burst. What is left out: overhead of headers, and the radio link failure that a real RLC
 /// declares after many retransmissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct RlcSpec {
     /// What a slot carries, as a rate; counted on IP packets with their headers.
     pub rate: Rate,
@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn what_harq_gives_up_rlc_sends_again() {
-        let settings = ", transmissions = 2, status-delay = '5.5 ms'";
+        let settings = ", transmissions = 2, status_delay = '5.5 ms'";
         let mut link = link(&[true, true, false], settings);
         // Sent at 1 and 2 ms; found missing 5.5 ms after 3 ms, so sent at 9 ms.
         assert_eq!(cross(&mut link, &[(0, 1500)]), [(10_000, 0)]);

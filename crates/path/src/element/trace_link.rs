@@ -17,7 +17,7 @@ use crate::{AqmSpec, Counters, Packet, QueueSpec};
 /// rest of one that empties it. A packet that comes in the very moment of a chance is too late for
 /// it. After its last chance the recording starts over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub struct TraceSpec {
     /// The recording: a file in Mahimahi's format, plain or gzipped.
     pub file: String,
