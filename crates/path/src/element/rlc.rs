@@ -375,6 +375,18 @@ mod tests {
     }
 
     #[test]
+    fn retransmissions_take_their_share_of_the_rate() {
+        for when in ["slot", "frame"] {
+            let text = format!("rate = '12 Mbit/s', failure = '20 %', retransmit = '{when}'");
+            let mut link = crate::testing::direction(&format!("{{ rlc = {{ {text} }} }}"));
+            let out = cross(&mut link, &[(0, 1500); 8_000]);
+            // Eight of ten slots bring something new: 8000 packets take 10 s.
+            let seconds = out.last().unwrap().0 as f64 / 1e6;
+            assert!((seconds - 10.0).abs() < 0.2, "{when}: {seconds} s");
+        }
+    }
+
+    #[test]
     fn impossible_bearers_are_refused() {
         let refusal = |settings: &str| refusal(&format!("{{ rlc = {{ {settings} }} }}"));
         let error = refusal("rate = '1 Gbit/s', failure = '1 %', slot = '3 ms'");
