@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run -p midspan-report --example specimen -- loss html > specimen.html
 //! cargo run -p midspan-report --example specimen -- sizes text
+//! cargo run -p midspan-report --example specimen -- scenarios/mec/4.toml text
 //! ```
 
 #[path = "../tests/fixture/mod.rs"]
@@ -20,10 +21,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [which, form @ ("html" | "text")] => (*which, *form),
         _ => {
             return Err(
-                "usage: specimen loss|sizes|late|demo|single|reference|bad html|text".into()
+                "usage: specimen loss|sizes|late|demo|single|reference|bad|FILE.toml html|text"
+                    .into(),
             );
         }
     };
+    let file;
     let source = match which {
         "loss" | "bad" => fixture::LOSS,
         "sizes" => fixture::SIZES,
@@ -31,9 +34,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "demo" => fixture::DEMO,
         "single" => fixture::SINGLE,
         "reference" => fixture::REFERENCE,
-        other => return Err(format!("`{other}` is no specimen").into()),
+        path => {
+            file = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+            file.as_str()
+        }
     };
-    let scenario = fixture::scenario(source);
+    let mut scenario = fixture::scenario(source);
+    if !scenario.title.starts_with("Made-up numbers") {
+        scenario.title = format!("Made-up numbers: {}", scenario.title);
+    }
     let mut records = fixture::records(&scenario);
     if which == "bad" {
         spoil(&mut records);

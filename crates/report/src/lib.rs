@@ -20,4 +20,4 @@ mod view;
 pub use machine::Machine;
 pub use report::Report;
 pub use terminal::Terminal;
-pub use verdict::Conclusion;
+pub use verdict::{Conclusion, Outcome};

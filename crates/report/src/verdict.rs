@@ -15,8 +15,19 @@ const SAME: f64 = 0.03;
 pub struct Conclusion {
     /// One sentence each, the one about Midspan first.
     pub sentences: Vec<String>,
-    /// Whether Midspan helped, or at least did no harm, in every cell.
-    pub good: bool,
+    /// What came out for Midspan.
+    pub outcome: Outcome,
+}
+
+/// What came out for Midspan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It helped, or at least did no harm, in every cell.
+    Good,
+    /// It is slower than no proxy in some cell.
+    Slower,
+    /// There is nothing to say: no number, or nothing to compare with.
+    Unknown,
 }
 
 /// One variant's gain in one cell.
@@ -32,23 +43,36 @@ impl Conclusion {
             let variants = summary.cells.iter().flat_map(|cell| &cell.variants);
             let reasons = variants.flat_map(|variant| &variant.reasons);
             let text = view::not_measurable(summary.counts, reasons);
-            return Conclusion { sentences: vec![capitalised(&text) + "."], good: false };
+            return Conclusion::unknown(capitalised(&text) + ".");
         }
         let mut proxies: Vec<Variant> = scenario.variants.clone();
         proxies.retain(|variant| *variant != Variant::None);
         proxies.sort();
         let all = proxies.iter().map(|proxy| (*proxy, findings(scenario, summary, *proxy)));
         let all: Vec<(Variant, Vec<Finding>)> = all.filter(|(_, some)| !some.is_empty()).collect();
-        let good = all.first().is_some_and(|(_, findings)| {
-            findings.iter().all(|finding| finding.gain.mean >= 1.0 - SAME)
-        });
+        let Some((_, main)) = all.first() else {
+            return Conclusion::unknown(nothing_to_compare(scenario, summary));
+        };
+        let slower = main.iter().any(Finding::is_slower);
+        let outcome = if slower { Outcome::Slower } else { Outcome::Good };
         let direction = common_direction(scenario);
-        let mut sentences: Vec<String> =
+        let sentences =
             all.iter().map(|(proxy, findings)| sentence(*proxy, findings, direction)).collect();
-        if sentences.is_empty() {
-            sentences.push(nothing_to_compare(summary));
-        }
-        Conclusion { sentences, good }
+        Conclusion { sentences, outcome }
+    }
+
+    fn unknown(sentence: String) -> Conclusion {
+        Conclusion { sentences: vec![sentence], outcome: Outcome::Unknown }
+    }
+}
+
+impl Finding {
+    fn is_slower(&self) -> bool {
+        self.gain.mean < 1.0 - SAME
+    }
+
+    fn is_the_same(&self) -> bool {
+        (self.gain.mean - 1.0).abs() <= SAME
     }
 }
 
@@ -83,10 +107,13 @@ fn sentence(variant: Variant, findings: &[Finding], direction: Option<Direction>
     match findings {
         [one] => format!("{who} is {}.", first(one)),
         [one, two] => format!("{who} is {}, and {}.", first(one), second(two)),
+        all if all.iter().all(Finding::is_the_same) => {
+            format!("{who} is as fast as no proxy in all {} cells{direction}.", all.len())
+        }
         all => {
             let best = all.iter().max_by(by_gain).map(first).unwrap_or_default();
             let worst = all.iter().min_by(by_gain).map(second).unwrap_or_default();
-            let slower = all.iter().filter(|finding| finding.gain.mean < 1.0 - SAME).count();
+            let slower = all.iter().filter(|finding| finding.is_slower()).count();
             let count = match slower {
                 0 => String::new(),
                 slower => format!(" It is slower in {slower} of {} cells.", all.len()),
@@ -121,13 +148,17 @@ fn at(cell: &str) -> String {
     }
 }
 
-fn nothing_to_compare(summary: &Summary) -> String {
+fn nothing_to_compare(scenario: &Scenario, summary: &Summary) -> String {
+    let proxied = scenario.variants.iter().any(|variant| *variant != Variant::None);
     if summary.counts.total() == 0 {
         "No runs yet.".to_owned()
     } else if summary.counts.measured == 0 {
         "No run succeeded.".to_owned()
+    } else if !proxied {
+        "No proxy stands in this path; the numbers are those of plain TCP.".to_owned()
     } else {
-        "No proxy was measured beside no proxy, so there is nothing to compare.".to_owned()
+        "No cell was measured both with a proxy and without, so there is nothing to compare."
+            .to_owned()
     }
 }
 
@@ -172,6 +203,10 @@ mod tests {
             said(&[("0 % late", 1.0), ("0.5 % late", 0.66), ("1 % late", 0.4)]),
             "Midspan is at best as fast as no proxy at 0 % late (upload), and at worst 2.50 times \
              slower at 1 % late. It is slower in 2 of 3 cells."
+        );
+        assert_eq!(
+            said(&[("0 % late", 1.0), ("0.5 % late", 0.98), ("1 % late", 1.02)]),
+            "Midspan is as fast as no proxy in all 3 cells (upload)."
         );
         assert_eq!(
             sentence(

@@ -78,7 +78,7 @@ fn cells(all: &Against<'_>) -> Markup {
                 @for name in ["control", "RTT", "access RTT", "impairment", "through"] {
                     th class="text" { (name) }
                 }
-                th { "reference, Mbit/s" } th { "ours ± deviation" } th { "ratio" }
+                th { "reference, Mbit/s" } th { "ours ± sd" } th { "ratio" }
                 th title="What the number of losses on both sides alone lets expect" { "by chance" }
             } }
             tbody { @for line in &all.lines { tr {

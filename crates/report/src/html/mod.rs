@@ -15,7 +15,7 @@ use crate::machine::{Machine, utc};
 use crate::plot::lines::LineChart;
 use crate::plot::{Kind, Scale, legend};
 use crate::view::{Mark, Metric, axis_name, cell_name, troubles, variant_name};
-use crate::{Report, number};
+use crate::{Outcome, Report, number};
 
 pub(crate) use comparison::page as comparison_page;
 
@@ -31,7 +31,7 @@ pub(crate) fn page(report: &Report<'_>) -> String {
                 "scenario " code { (scenario.name) }
                 @if let Some(backend) = report.summary.backend { " · " (backend_name(backend)) }
             }
-            div class={ "verdict" @if !conclusion.good { " poor" } } {
+            div class=(tone(conclusion.outcome)) {
                 @for sentence in &conclusion.sentences { p { (sentence) } }
             }
             (facts(report))
@@ -283,6 +283,15 @@ fn span_of(records: &[Record]) -> Option<(u64, u64)> {
     Some((starts().min()?, starts().max()?))
 }
 
+/// The class of the box around the conclusion.
+fn tone(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Good => "verdict",
+        Outcome::Slower => "verdict poor",
+        Outcome::Unknown => "verdict unknown",
+    }
+}
+
 fn backend_name(backend: Backend) -> &'static str {
     match backend {
         Backend::Live => "live: real kernel TCP over emulated links",
@@ -291,7 +300,7 @@ fn backend_name(backend: Backend) -> &'static str {
 }
 
 fn meaning_of_numbers() -> &'static str {
-    "A number is the mean of the measured runs and their sample standard deviation. A gain is the \
+    "A number is the mean of the measured runs ± their sample standard deviation (sd). A gain is the \
      geometric mean of the repetitions' own gains: the runs of a repetition met the same losses. A \
      run whose emulated links fell behind is untrusted and gives no number; a cell with more than \
      a tenth of such runs is not measurable on that machine (n/m)."

@@ -20,9 +20,9 @@ struct Columns {
 pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: Metric) -> Markup {
     let columns: Vec<Columns> =
         scenario.variants.iter().map(|variant| Columns::of(summary, *variant, metric)).collect();
-    let unit = match metric.quantity() {
-        Quantity::Rate => ", Mbit/s",
-        Quantity::Duration => "",
+    let mean = match metric.quantity() {
+        Quantity::Rate => "Mbit/s ± sd",
+        Quantity::Duration => "time ± sd",
     };
     html! {
         div class="scroll" { table {
@@ -30,11 +30,11 @@ pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: Metric) ->
                 tr {
                     @for axis in &scenario.axes { th class="text" rowspan="2" { (axis_name(&axis.name)) } }
                     @for column in &columns {
-                        th colspan=(column.count()) { (variant_name(column.variant)) (unit) }
+                        th colspan=(column.count()) { (variant_name(column.variant)) }
                     }
                 }
                 tr { @for column in &columns {
-                    th { "mean ± deviation" }
+                    th { (mean) }
                     @if column.gain { th { "gain" } }
                     @if column.paper { th { "paper" } }
                 } }

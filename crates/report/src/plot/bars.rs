@@ -76,7 +76,7 @@ impl BarChart {
         let log = if scale.is_log() { " (log scale)" } else { "" };
         let step = FRAME.width / self.groups.len().max(1) as f64;
         html! {
-            svg class="plot" viewBox={ "0 0 " (px(WIDTH)) " " (px(HEIGHT)) } role="img"
+            svg class="plot wide" viewBox={ "0 0 " (px(WIDTH)) " " (px(HEIGHT)) } role="img"
                 aria-label=(self.description) {
                 (FRAME.y_axis(scale, &format!("{}{unit}{log}", self.y_title), |value| {
                     self.quantity.tick(value)
@@ -171,8 +171,10 @@ fn draw_bar(bar: &Bar, scale: Scale, left: f64, slot: f64) -> Markup {
     }
 }
 
-/// Spreads a bar's runs over its width, in their order, so that equal ones can be told apart.
+/// Spreads a bar's runs over its width, in their order, so that equal ones can be told apart; the
+/// middle is the whisker's.
 fn run_place(middle: f64, width: f64, index: usize, count: usize) -> f64 {
     let share = (index as f64 + 0.5) / count as f64 - 0.5;
-    middle + share * width * 0.8
+    let aside = 0.12 + 0.6 * share.abs();
+    middle + width * if share < 0.0 { -aside } else { aside }
 }
