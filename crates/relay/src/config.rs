@@ -72,6 +72,11 @@ pub struct LegConfig {
     /// `TCP_NOTSENT_LOWAT`: unsent bytes above which the socket takes no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notsent_lowat: Option<ByteSize>,
+    /// How long a connection may be idle before its peer is asked whether it is still there, and
+    /// how long between such probes. Peers' own probes end at the relay, so it must ask in their
+    /// stead. Absent: as `net.ipv4.tcp_keepalive_time` says, two hours unless changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keepalive: Option<Span>,
 }
 
 /// What is taken at most. Past any of these a new connection is reset and counted.
@@ -240,6 +245,10 @@ impl LegConfig {
                 return Some((key, "must be between 4 KiB and 1 GiB"));
             }
         }
+        // TCP_KEEPIDLE and TCP_KEEPINTVL count whole seconds up to 32767.
+        if self.keepalive.is_some_and(|idle| !(1..=32_767).contains(&(idle.as_secs_f64() as u64))) {
+            return Some(("keepalive", "must be between 1 s and 9 h"));
+        }
         match &self.congestion_control {
             // TCP_CA_NAME_MAX, with its terminating zero.
             Some(name) if name.is_empty() || name.len() > 15 => {
@@ -323,6 +332,7 @@ congestion_control = "cubic"
 receive_buffer = "4 MiB"
 send_buffer = "4 MiB"
 notsent_lowat = "128 KiB"
+keepalive = "10 min"
 [server_leg]
 [limits]
 flows = 1000
@@ -360,7 +370,8 @@ buffered = "256 MiB"
             ("buffer = \"1 MiB\"", 7, ["buffer = \"1 mib\"", "1 mib", "64 KiB"]),
             ("buffer = \"1 MiB\"", 7, ["buffer = \"1 B\"", "`buffer`", "4 KiB"]),
             ("\"cubic\"", 11, ["\"\"", "`client_leg.congestion_control`", "cubic"]),
-            ("buffered = \"256 MiB\"", 19, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
+            ("\"10 min\"", 15, ["\"10 ms\"", "`client_leg.keepalive`", "1 s"]),
+            ("buffered = \"256 MiB\"", 20, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
             ("\"nftables\"", 4, ["\"iptables\"", "iptables", "`nftables`"]),
         ] {
             let text = FULL.replacen(wrong, words[0], 1);

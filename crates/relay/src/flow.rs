@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 
 use midspan_split::{Cause, Flow, Leg, Mover, PerLeg, Verdict, Watermarks};
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::counters::{Count, Counters};
@@ -99,13 +100,18 @@ impl LiveFlow {
         socket.writable |= flags.contains(EventFlags::OUT);
         socket.ending |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
         let connecting = leg == Leg::Server && self.flow.is_connecting();
-        if flags.contains(EventFlags::ERR)
-            && !matches!(sockopt::socket_error(&socket.fd), Ok(Ok(())))
-        {
-            let cause = if connecting { Cause::ConnectFailed } else { Cause::Reset(leg) };
-            self.flow.fail(cause);
-        } else if connecting && socket.writable {
-            self.flow.connected();
+        let error = match flags.contains(EventFlags::ERR) {
+            true => sockopt::socket_error(&socket.fd).unwrap_or_else(Err).err(),
+            false => None,
+        };
+        match error {
+            // A server that was connected and has reset since we last looked: before its FIN, or
+            // after it.
+            Some(Errno::CONNRESET | Errno::PIPE) => self.flow.fail(Cause::Reset(leg)),
+            Some(_) if connecting => self.flow.fail(Cause::ConnectFailed),
+            Some(_) => self.flow.fail(Cause::Reset(leg)),
+            None if connecting && socket.writable => self.flow.connected(),
+            None => {}
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, sockopt};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 use crate::config::LegConfig;
 
@@ -114,6 +114,14 @@ fn configure(socket: &Socket, leg: &LegConfig) -> io::Result<()> {
     }
     if let Some(size) = leg.notsent_lowat {
         socket.set_tcp_notsent_lowat(size.as_bytes() as u32)?;
+    }
+    // What an end asks of its own accord is answered by us, and no longer by the other end: only
+    // our own question finds out that a reset was lost, or that an end has gone without a word.
+    match leg.keepalive.map(Duration::from) {
+        Some(idle) => {
+            socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle).with_interval(idle))?
+        }
+        None => socket.set_keepalive(true)?,
     }
     if let Some(name) = &leg.congestion_control {
         socket.set_tcp_congestion(name.as_bytes()).map_err(|error| unknown(name, error))?;

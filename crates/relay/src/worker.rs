@@ -240,17 +240,19 @@ impl Worker {
                 return self.counters().refused_flows_per_client.add(1);
             }
         }
+        // Counted before the server can know of it, so that who knows of it finds it counted.
         self.counters().accepted.add(1);
+        self.counters().active.set(self.flows.len() as u64 + 1);
         match self.connect(client, server, client_leg) {
             Ok(key) => {
                 let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
                 self.connects.push_back((due, key));
-                self.counters().active.set(self.flows.len() as u64);
             }
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not be opened");
                 self.shared.ledger().release(client.ip());
                 self.counters().connect_failed.add(1);
+                self.counters().active.set(self.flows.len() as u64);
             }
         }
     }

@@ -5,7 +5,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use midspan_sys::netlink::Netlink;
+use ipnet::IpNet;
+use midspan_sys::netlink::{Netlink, Route};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 use socket2::{Domain, Socket, Type};
@@ -54,19 +55,19 @@ impl World {
             }
             let access = up(&mut netlink, "access", &["10.1.0.1", "fd01::1"])?;
             up(&mut netlink, "wide", &["10.2.0.1", "fd02::1"])?;
-            netlink.add_route(ip("192.168.77.0"), 24, access, None)
+            route(&mut netlink, "192.168.77.0", 24, access, None)
         })??;
         client.run(|| {
             let mut netlink = Netlink::open()?;
             let link = up(&mut netlink, "uplink", &["10.1.0.2", "fd01::2", FOREIGN])?;
-            netlink.add_route(ip("0.0.0.0"), 0, link, Some(ip("10.1.0.1")))?;
-            netlink.add_route(ip("::"), 0, link, Some(ip("fd01::1")))
+            route(&mut netlink, "0.0.0.0", 0, link, Some("10.1.0.1"))?;
+            route(&mut netlink, "::", 0, link, Some("fd01::1"))
         })??;
         server.run(|| {
             let mut netlink = Netlink::open()?;
             let link = up(&mut netlink, "downlink", &["10.2.0.2", "fd02::2"])?;
-            netlink.add_route(ip("0.0.0.0"), 0, link, Some(ip("10.2.0.1")))?;
-            netlink.add_route(ip("::"), 0, link, Some(ip("fd02::1")))
+            route(&mut netlink, "0.0.0.0", 0, link, Some("10.2.0.1"))?;
+            route(&mut netlink, "::", 0, link, Some("fd02::1"))
         })??;
         Ok(World { client, relay, server })
     }
@@ -122,9 +123,29 @@ pub(crate) fn abort(stream: TcpStream) {
 
 fn up(netlink: &mut Netlink, name: &str, addresses: &[&str]) -> io::Result<u32> {
     let link = netlink.index(name)?;
-    for address in addresses.iter().copied().map(ip) {
-        netlink.add_address(link, address, if address.is_ipv4() { 24 } else { 64 })?;
-    }
     netlink.set_up(link)?;
+    for address in addresses {
+        let prefix = if ip(address).is_ipv4() { 24 } else { 64 };
+        netlink.add_address(link, ip(address), prefix)?;
+        route(netlink, address, prefix, link, None)?;
+    }
     Ok(link)
+}
+
+/// Routes the network of `destination/prefix`.
+fn route(
+    netlink: &mut Netlink,
+    destination: &str,
+    prefix: u8,
+    index: u32,
+    gateway: Option<&str>,
+) -> io::Result<()> {
+    let network = IpNet::new(ip(destination), prefix).unwrap().network();
+    netlink.add_route(&Route {
+        destination: network,
+        prefix,
+        index,
+        gateway: gateway.map(ip),
+        congestion_control: None,
+    })
 }
