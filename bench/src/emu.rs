@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use midspan_emu::{Backend, LinkConfig, PortConfig, Report};
 use midspan_path::{ElementSpec, Link, LinkSpec, QueueSpec, RateSpec, Traces};
-use midspan_sys::netlink::Netlink;
+use midspan_sys::netlink::{Netlink, Route};
 use midspan_sys::netns::Netns;
 use midspan_sys::{sysctl, userns};
 use midspan_units::{ByteSize, Rate, Span};
@@ -118,6 +118,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 const MTU: u32 = 1500;
 /// Of a 1500-byte packet TCP payload has 1448: IPv4 header 20, TCP header 20, timestamps 12.
 const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
+const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 0);
 const LEFT: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 1);
 const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 2);
 
@@ -174,11 +175,19 @@ fn tune() -> std::io::Result<()> {
     sysctl::set("net.ipv4.tcp_no_metrics_save", "1")
 }
 
+/// The address, and the way to the other one, with CUBIC.
 fn set_address(netns: &Netns, address: Ipv4Addr) -> std::io::Result<()> {
     netns.run(|| {
         let mut netlink = Netlink::open()?;
         let index = netlink.index("link")?;
-        netlink.add_address(index, IpAddr::V4(address), 30)
+        netlink.add_address(index, IpAddr::V4(address), 30)?;
+        netlink.add_route(&Route {
+            destination: NETWORK.into(),
+            prefix: 30,
+            index,
+            gateway: None,
+            congestion_control: Some("cubic"),
+        })
     })?
 }
 

@@ -1,4 +1,4 @@
-//! One bulk TCP flow (CUBIC) between two namespaces.
+//! One bulk TCP flow between two namespaces.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,7 +23,6 @@ impl BulkFlow {
     pub(crate) fn start(from: &Netns, to: &Netns, address: SocketAddr) -> io::Result<BulkFlow> {
         let listener = to.run(|| TcpListener::bind(address))??;
         let sender = from.run(|| TcpStream::connect(address))??;
-        rustix::net::sockopt::set_tcp_congestion(&sender, "cubic")?;
         let (receiver, _) = listener.accept()?;
         let received = Arc::new(AtomicU64::new(0));
         let (counter, source) = (received.clone(), sender.try_clone()?);

@@ -10,7 +10,7 @@ use midspan_units::{Span, Time};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::packet::WirePacket;
-use crate::port::{Intake, Port, READ_BYTES};
+use crate::port::{Intake, Port};
 use crate::report::{Drops, Times, since};
 use crate::segment::{self, Refused};
 use crate::timing::{self, Scheduling};
@@ -61,7 +61,6 @@ pub(crate) struct Engine {
     /// Woken when there is a command, or when the owner is gone.
     wake: Arc<OwnedFd>,
     commands: Receiver<Command>,
-    buffer: Box<[u8]>,
     /// Number of the last packet or super-packet taken in.
     burst: u64,
     scheduling: Scheduling,
@@ -122,7 +121,6 @@ impl Engine {
             lanes: [lane(left, link.up), lane(right, link.down)],
             wake,
             commands,
-            buffer: vec![0; READ_BYTES].into(),
             burst: 0,
             scheduling: Scheduling::Ordinary,
             measured: Measured {
@@ -175,7 +173,7 @@ impl Engine {
         if !lane.readable {
             return;
         }
-        let intake = lane.port.read(&mut self.buffer);
+        let intake = lane.port.read();
         let drops = &mut self.measured.drops;
         match intake {
             Ok(Intake::Packet(header, bytes)) => {

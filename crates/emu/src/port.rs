@@ -58,9 +58,6 @@ pub(crate) enum Port {
     Packet(PacketSocket),
 }
 
-/// Bytes that one read may yield: virtio-net and Ethernet headers before the longest IP packet.
-pub(crate) const READ_BYTES: usize = 64 * 1024 + 32;
-
 /// What a read from a port yielded.
 pub(crate) enum Intake<'a> {
     /// An IP packet or super-packet.
@@ -85,11 +82,11 @@ impl Port {
         }
     }
 
-    /// Takes the next packet in, into `buffer` of at least [`READ_BYTES`].
-    pub(crate) fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Intake<'a>> {
+    /// Takes the next packet in.
+    pub(crate) fn read(&mut self) -> io::Result<Intake<'_>> {
         match self {
-            Port::Tun(port) => port.read(buffer),
-            Port::Packet(port) => port.read(buffer),
+            Port::Tun(port) => port.read(),
+            Port::Packet(port) => port.read(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use midspan_emu::{Backend, Emulator, Error, LinkConfig, PortConfig, Report};
 use midspan_path::{Link, LinkSpec, Traces};
-use midspan_sys::netlink::Netlink;
+use midspan_sys::netlink::{Netlink, Route};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 use midspan_units::Span;
@@ -51,8 +51,10 @@ impl Pair {
                 .run(|| {
                     let mut netlink = Netlink::open().unwrap();
                     let index = netlink.index(INTERFACE).unwrap();
-                    netlink.add_address(index, addresses.0.into(), 30).unwrap();
-                    netlink.add_address(index, addresses.1.into(), 64).unwrap();
+                    for (address, prefix) in [(addresses.0.into(), 30), (addresses.1.into(), 64)] {
+                        netlink.add_address(index, address, prefix).unwrap();
+                        netlink.add_route(&on_link(address, prefix, index)).unwrap();
+                    }
                     sysctl::set("net.ipv4.tcp_ecn", "1").unwrap();
                     sysctl::set("net.ipv4.tcp_no_metrics_save", "1").unwrap();
                 })
@@ -117,6 +119,15 @@ fn config(backend: Backend, left: &Netns, right: &Netns) -> LinkConfig {
     let port =
         |netns: &Netns| PortConfig { netns: netns.clone(), interface: INTERFACE.into(), mtu: MTU };
     LinkConfig { name: "test".into(), backend, left: port(left), right: port(right) }
+}
+
+/// The way to the network that `address` is in.
+fn on_link(address: IpAddr, prefix: u8, index: u32) -> Route<'static> {
+    let destination = match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !3).into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    };
+    Route { destination, prefix, index, gateway: None, congestion_control: None }
 }
 
 fn elements(spec: &str) -> Link<midspan_emu::WirePacket> {

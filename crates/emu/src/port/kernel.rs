@@ -1,7 +1,11 @@
 //! The kernel's calls that no crate offers safely. All `unsafe` of this crate is here.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_short, c_void};
+mod ring;
+
+pub(crate) use ring::Ring;
+
+use std::ffi::{c_int, c_short};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -40,16 +44,26 @@ pub(crate) fn bind_packet_socket(socket: BorrowedFd<'_>, interface: u32) -> io::
     check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })
 }
 
-/// Turns on an option of packet sockets (`PACKET_VNET_HDR`, `PACKET_IGNORE_OUTGOING`, ...).
-pub(crate) fn enable_packet_option(socket: BorrowedFd<'_>, option: c_int) -> io::Result<()> {
-    let one: c_int = 1;
-    let value: *const c_void = (&raw const one).cast();
+/// Sets an option of packet sockets (`PACKET_VNET_HDR`, `PACKET_IGNORE_OUTGOING`, ...).
+pub(crate) fn set_packet_option(
+    socket: BorrowedFd<'_>,
+    option: c_int,
+    value: c_int,
+) -> io::Result<()> {
     let length = size_of::<c_int>() as libc::socklen_t;
     // SAFETY: the value is valid for `length` bytes.
-    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, value, length) })
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            (&raw const value).cast(),
+            length,
+        )
+    })
 }
 
-/// Packets that did not fit a packet socket's buffer since the last call.
+/// Packets that found no room in a packet socket's ring since the last call.
 pub(crate) fn take_packet_drops(socket: BorrowedFd<'_>) -> io::Result<u64> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -76,11 +90,12 @@ pub(crate) fn set_fifo(priority: c_int) -> io::Result<()> {
 /// Asks for a time slice of `nanos` for the calling ordinary thread (Linux 6.12): the shorter the
 /// slice, the sooner the thread runs once it has woken.
 pub(crate) fn set_slice(nanos: u64) -> io::Result<()> {
+    let nice = rustix::process::nice(0)?;
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
         sched_flags: 0,
-        sched_nice: 0,
+        sched_nice: nice,
         sched_priority: 0,
         sched_runtime: nanos,
         sched_deadline: 0,

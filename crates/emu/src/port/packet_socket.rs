@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use midspan_sys::netlink::Netlink;
 use midspan_sys::netns::Netns;
-use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::{Intake, Monitor, PortConfig, bring_up, kernel};
+use super::kernel::{self, Ring};
+use super::{Intake, Monitor, PortConfig, bring_up};
 use crate::packet::{HEADROOM, WirePacket};
 use crate::vnet::{self, Partial, VnetHeader};
 
@@ -21,9 +21,9 @@ const TYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 /// The name of the emulator's end of the pair, in a namespace of its own.
 const INNER: &str = "inner";
 
-/// Kernel memory asked for packets on their way to us, and from us. An ordinary user gets what
-/// `net.core.rmem_max` and `wmem_max` allow.
-const SOCKET_BUFFER: usize = 256 << 20;
+/// Kernel memory asked for packets on their way out. An ordinary user gets what
+/// `net.core.wmem_max` allows.
+const SEND_BUFFER: usize = 16 << 20;
 
 /// A packet socket on the far end of a veth pair whose near end is the host's interface.
 ///
@@ -33,6 +33,7 @@ const SOCKET_BUFFER: usize = 256 << 20;
 #[derive(Debug)]
 pub(crate) struct PacketSocket {
     socket: Arc<OwnedFd>,
+    ring: Ring,
     /// The host's Ethernet address: of both ends of every frame.
     host: [u8; 6],
 }
@@ -49,17 +50,20 @@ impl PacketSocket {
             let host = kernel::ethernet_address(socket.as_fd(), &config.interface)?;
             io::Result::Ok((netlink, host))
         })??;
-        let (far, socket) = inner.run(|| {
+        let (far, socket, ring) = inner.run(|| {
             let mut netlink = Netlink::open()?;
             let index = netlink.index(INNER)?;
             netlink.set_no_arp(index)?;
             bring_up(&mut netlink, INNER, config.mtu)?;
             let socket = raw_socket()?;
-            kernel::enable_packet_option(socket.as_fd(), libc::PACKET_VNET_HDR)?;
-            kernel::enable_packet_option(socket.as_fd(), libc::PACKET_IGNORE_OUTGOING)?;
-            enlarge_buffers(&socket)?;
+            kernel::set_packet_option(socket.as_fd(), libc::PACKET_VNET_HDR, 1)?;
+            kernel::set_packet_option(socket.as_fd(), libc::PACKET_IGNORE_OUTGOING, 1)?;
+            let ring = Ring::new(socket.as_fd())?;
+            if sockopt::set_socket_send_buffer_size_force(&socket, SEND_BUFFER).is_err() {
+                sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER)?;
+            }
             kernel::bind_packet_socket(socket.as_fd(), index)?;
-            io::Result::Ok((netlink, Arc::new(socket)))
+            io::Result::Ok((netlink, Arc::new(socket), ring))
         })??;
         near = config.netns.run(|| {
             bring_up(&mut near, &config.interface, config.mtu)?;
@@ -70,18 +74,20 @@ impl PacketSocket {
             interfaces: Mutex::new(interfaces),
             socket: Some((socket.clone(), Mutex::new(0))),
         };
-        Ok((PacketSocket { socket, host }, monitor))
+        Ok((PacketSocket { socket, ring, host }, monitor))
     }
 
-    pub(crate) fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Intake<'a>> {
-        let read = match rustix::io::read(&self.socket, &mut *buffer) {
-            Ok(read) => read,
-            Err(Errno::AGAIN) => return Ok(Intake::Empty),
-            // A kind of super-packet that the virtio-net header cannot describe.
-            Err(Errno::INVAL) => return Ok(Intake::Unreadable),
-            Err(error) => return Err(error.into()),
+    pub(crate) fn read(&mut self) -> io::Result<Intake<'_>> {
+        let taken = match self.ring.take() {
+            Some(taken) => taken,
+            // The ring says nothing of an interface that has gone; the socket does.
+            None => {
+                return sockopt::socket_error(&self.socket)?
+                    .map(|()| Intake::Empty)
+                    .map_err(Into::into);
+            }
         };
-        let Some((header, frame)) = buffer[..read].split_first_chunk::<{ vnet::LEN }>() else {
+        let Some((header, frame)) = taken.and_then(|taken| taken.split_first_chunk()) else {
             return Ok(Intake::Unreadable);
         };
         let Some((ethernet, packet)) = frame.split_first_chunk::<ETHERNET>() else {
@@ -128,14 +134,4 @@ impl AsFd for PacketSocket {
 fn raw_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?)
-}
-
-fn enlarge_buffers(socket: &OwnedFd) -> io::Result<()> {
-    if sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
-        sockopt::set_socket_recv_buffer_size(socket, SOCKET_BUFFER)?;
-    }
-    if sockopt::set_socket_send_buffer_size_force(socket, SOCKET_BUFFER).is_err() {
-        sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER)?;
-    }
-    Ok(())
 }

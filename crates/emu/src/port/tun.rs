@@ -14,7 +14,11 @@ use crate::vnet::{self, VnetHeader};
 #[derive(Debug)]
 pub(crate) struct Tun {
     device: OwnedFd,
+    buffer: Box<[u8]>,
 }
+
+/// Bytes that one read may yield: the virtio-net header and the longest IP packet.
+const READ_BYTES: usize = 64 * 1024 + vnet::LEN;
 
 /// Opens the device from which TUN interfaces are made.
 pub(crate) fn open_device() -> io::Result<OwnedFd> {
@@ -32,17 +36,18 @@ impl Tun {
             let mut netlink = Netlink::open()?;
             bring_up(&mut netlink, &config.interface, config.mtu)?;
             let interfaces = Mutex::new(vec![(netlink, config.interface.clone())]);
-            Ok((Tun { device }, Monitor { interfaces, socket: None }))
+            let buffer = vec![0; READ_BYTES].into();
+            Ok((Tun { device, buffer }, Monitor { interfaces, socket: None }))
         })?
     }
 
-    pub(crate) fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Intake<'a>> {
-        let read = match rustix::io::read(&self.device, &mut *buffer) {
+    pub(crate) fn read(&mut self) -> io::Result<Intake<'_>> {
+        let read = match rustix::io::read(&self.device, &mut *self.buffer) {
             Ok(read) => read,
             Err(Errno::AGAIN) => return Ok(Intake::Empty),
             Err(error) => return Err(error.into()),
         };
-        let Some((header, packet)) = buffer[..read].split_first_chunk::<{ vnet::LEN }>() else {
+        let Some((header, packet)) = self.buffer[..read].split_first_chunk() else {
             return Ok(Intake::Unreadable);
         };
         Ok(match VnetHeader::parse(header) {
