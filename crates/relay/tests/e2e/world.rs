@@ -1,7 +1,7 @@
 //! Three network namespaces in a row: client, relay box, server. They are anonymous, so that they
 //! vanish with the test, whatever becomes of it.
 
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
@@ -114,6 +114,17 @@ pub(crate) fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream>
 
 pub(crate) fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
+}
+
+/// Checks that a connection was reset. With the early handshake its opener may or may not have been
+/// told "connected" first; the error of a connect that was reset depends on which.
+pub(crate) fn assert_reset(opened: io::Result<TcpStream>) {
+    let error = match opened {
+        Ok(mut stream) => stream.read(&mut [0]).unwrap_err(),
+        Err(error) => error,
+    };
+    let kinds = [ErrorKind::ConnectionReset, ErrorKind::ConnectionRefused];
+    assert!(kinds.contains(&error.kind()), "{error}");
 }
 
 /// Makes a stream's closing a reset.
