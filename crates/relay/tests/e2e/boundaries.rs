@@ -99,7 +99,7 @@ fn a_slow_reader_bounds_what_is_buffered() {
     let leg = "receive_buffer = \"256 KiB\"\nsend_buffer = \"256 KiB\"\n";
     let settings = format!("buffer = \"256 KiB\"\n[client_leg]\n{leg}[server_leg]\n{leg}");
     let mut relay = RelayProcess::start(&world.relay, &settings);
-    let pairs = 8;
+    let pairs = 4;
     let mut ends = Vec::new();
     let mut written = 0;
     for index in 0..pairs {

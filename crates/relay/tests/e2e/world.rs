@@ -42,6 +42,10 @@ impl World {
 
     fn build() -> io::Result<World> {
         let (client, relay, server) = (Netns::create()?, Netns::create()?, Netns::create()?);
+        for netns in [&client, &relay, &server] {
+            // Addresses are usable at once, link-local ones included.
+            netns.run(|| sysctl::set("net.ipv6.conf.default.accept_dad", "0"))??;
+        }
         relay.run(|| {
             for name in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
                 sysctl::set(name, "1")?;
