@@ -135,11 +135,17 @@ impl LiveFlow {
         }
     }
 
-    /// Gives back what the flow has borrowed. Closing the sockets, by dropping this, is all that
-    /// is left: they reset their peers, unless they have ended in order.
+    /// Gives back what the flow has borrowed, and makes the sockets ready to be closed, by
+    /// dropping this: they will reset their peers, unless they have ended in order.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         for leg in Leg::BOTH {
             self.lanes[leg].store.release(pool);
+            // Left to linger for zero seconds it would take back what it has not yet delivered.
+            if self.flow.has_ended(leg)
+                && let Err(error) = sockopt::set_socket_linger(&self.sockets[leg].fd, None)
+            {
+                tracing::debug!(%leg, %error, "a leg that has ended is reset");
+            }
         }
     }
 

@@ -73,20 +73,25 @@ pub(crate) fn listen(family: Family, port: u16, leg: &LegConfig) -> io::Result<O
     Ok(socket.into())
 }
 
-/// Starts to connect to `server` from the client's own address and port.
-pub(crate) fn connect(
-    client: SocketAddr,
-    server: SocketAddr,
-    leg: &LegConfig,
-    own_port: u16,
-) -> io::Result<OwnedFd> {
+/// A socket for the connection to `server`.
+pub(crate) fn open(server: SocketAddr, leg: &LegConfig) -> io::Result<Socket> {
     let socket = Family::of(server.ip()).socket()?;
     socket.set_reuse_address(true)?;
+    configure(&socket, leg)?;
+    Ok(socket)
+}
+
+/// Starts to connect to `server` from the client's own address and port.
+pub(crate) fn connect(
+    socket: Socket,
+    client: SocketAddr,
+    server: SocketAddr,
+    own_port: u16,
+) -> io::Result<OwnedFd> {
     if client.port() == own_port {
         // Our listener holds this port on every address.
         socket.set_reuse_port(true)?;
     }
-    configure(&socket, leg)?;
     socket.bind(&client.into())?;
     match socket.connect(&server.into()) {
         Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}

@@ -2,18 +2,20 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_split::{Cause, Leg, Refusal, Watermarks};
+use midspan_units::ByteSize;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use socket2::Socket;
 
-use crate::counters::Counters;
+use crate::counters::{Count, Counters};
 use crate::flow::{LiveFlow, Next};
 use crate::pool::Pool;
 use crate::shared::{Phase, Shared, lower};
@@ -29,6 +31,9 @@ const REST: Duration = Duration::from_millis(10);
 /// How long a draining relay still takes connections: those whose handshake was under way when
 /// the rules that brought them were removed.
 const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
+
+/// What a worker may have in buffers however small its share would be.
+const LEAST_BUFFERED: u64 = 1 << 20;
 
 /// What epoll says of things that are not flows. No flow's word has the top 32 bits set like this.
 const WAKE: u64 = u64::MAX;
@@ -71,8 +76,8 @@ impl Worker {
                 listeners.push(listener);
             }
         }
-        let limit = config.limits.buffered.as_bytes() / shared.ends.len() as u64;
-        let limit = midspan_units::ByteSize::from_bytes(limit);
+        let share = config.limits.buffered.as_bytes() / shared.ends.len() as u64;
+        let limit = ByteSize::from_bytes(share.max(LEAST_BUFFERED));
         Ok(Worker {
             index,
             epoll,
@@ -102,7 +107,7 @@ impl Worker {
                 rustix::buffer::spare_capacity(&mut events),
                 timeout.as_ref(),
             ) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
             for event in &events {
@@ -222,34 +227,21 @@ impl Worker {
 
     /// Starts a flow, or resets the client: dropping its socket does.
     fn take(&mut self, accepted: Accepted) {
-        let Accepted { socket: client_leg, client, server } = accepted;
-        let config = &self.shared.config;
-        if server.port() == config.port {
-            return self.counters().refused_direct.add(1);
-        }
-        if !self.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
-            return self.counters().refused_client.add(1);
-        }
-        if !self.pool.has_room() {
-            return self.counters().refused_buffered.add(1);
-        }
-        match self.shared.ledger().admit(client.ip()) {
-            Ok(()) => {}
-            Err(Refusal::TooManyFlows) => return self.counters().refused_flows.add(1),
-            Err(Refusal::TooManyOfClient) => {
-                return self.counters().refused_flows_per_client.add(1);
-            }
-        }
+        let server_leg = match self.admit(&accepted) {
+            Ok(server_leg) => server_leg,
+            Err(refusal) => return refusal(self.counters()).add(1),
+        };
         // Counted before the server can know of it, so that who knows of it finds it counted.
+        let Accepted { client, server, .. } = accepted;
         self.counters().accepted.add(1);
         self.counters().active.set(self.flows.len() as u64 + 1);
-        match self.connect(client, server, client_leg) {
+        match self.start(accepted, server_leg) {
             Ok(key) => {
                 let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
                 self.connects.push_back((due, key));
             }
             Err(error) => {
-                tracing::debug!(%server, %error, "the server leg could not be opened");
+                tracing::debug!(%server, %error, "the server leg could not connect");
                 self.shared.ledger().release(client.ip());
                 self.counters().connect_failed.add(1);
                 self.counters().active.set(self.flows.len() as u64);
@@ -257,14 +249,37 @@ impl Worker {
         }
     }
 
-    fn connect(
-        &mut self,
-        client: SocketAddr,
-        server: SocketAddr,
-        client_leg: OwnedFd,
-    ) -> io::Result<Key> {
+    /// Whether the connection is taken. If so it is in the ledger, and this is its server leg's
+    /// socket; if not this is the count of its kind.
+    fn admit(&self, accepted: &Accepted) -> Result<Socket, fn(&Counters) -> &Count> {
         let config = &self.shared.config;
-        let server_leg = socket::connect(client, server, &config.server_leg, config.port)?;
+        let Accepted { client, server, .. } = accepted;
+        if server.port() == config.port {
+            return Err(|counters| &counters.refused_direct);
+        }
+        if !self.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
+            return Err(|counters| &counters.refused_client);
+        }
+        if !self.pool.has_room() {
+            return Err(|counters| &counters.refused_buffered);
+        }
+        let server_leg = socket::open(*server, &config.server_leg).map_err(|error| {
+            let count: fn(&Counters) -> &Count = match Errno::from_io_error(&error) {
+                Some(Errno::MFILE | Errno::NFILE) => |counters| &counters.refused_descriptors,
+                _ => |counters| &counters.refused_errors,
+            };
+            count
+        })?;
+        match self.shared.ledger().admit(client.ip()) {
+            Ok(()) => Ok(server_leg),
+            Err(Refusal::TooManyFlows) => Err(|counters| &counters.refused_flows),
+            Err(Refusal::TooManyOfClient) => Err(|counters| &counters.refused_flows_per_client),
+        }
+    }
+
+    fn start(&mut self, accepted: Accepted, server_leg: Socket) -> io::Result<Key> {
+        let Accepted { socket: client_leg, client, server } = accepted;
+        let server_leg = socket::connect(server_leg, client, server, self.shared.config.port)?;
         let flow = LiveFlow::new(client.ip(), client_leg, server_leg, self.marks);
         self.flows.insert_with(|key| {
             let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;

@@ -9,7 +9,8 @@ use crate::stream::{Stream, Watermarks};
 /// - Nothing is read from either leg before the server leg is connected.
 /// - Each direction ends by itself: a FIN read from one leg is sent on the other exactly once,
 ///   after the last byte, while the opposite direction goes on (half-close, RFC 9293, 3.6).
-/// - A reset, or any failure of a leg, ends the flow at once; both legs must then be reset.
+/// - A reset, or any failure of a leg, ends the flow at once; both legs must then be reset, but for
+///   one on which both FINs have crossed: TCP has no reset for it any more ([`Flow::has_ended`]).
 /// - Both legs may be closed in order only when both directions have ended *and* both peers have
 ///   acknowledged everything, the FINs included. Until then the death of whoever holds the sockets
 ///   must reset both legs, never end them.
@@ -37,7 +38,7 @@ pub enum Verdict {
     Continue,
     /// Both directions have ended and are acknowledged: close both legs in order.
     Close,
-    /// Reset both legs.
+    /// Reset both legs, but for one that [has ended](Flow::has_ended).
     Abort(Cause),
 }
 
@@ -170,6 +171,14 @@ impl Flow {
     /// [`Flow::drained`] when it has.
     pub fn awaits_drain(&self, leg: Leg) -> bool {
         self.stage == Stage::Relaying && self.streams[leg.other()].awaits_drain()
+    }
+
+    /// Whether a leg has ended both ways: its peer's FIN was read, and ours followed the last byte.
+    /// All that it still waits for is acknowledgements. Such a leg must be left to end even if
+    /// the flow is aborted: what it was sent is whole, and in its state (CLOSING, LAST-ACK,
+    /// TIME-WAIT) an abort would send nothing, and leave a peer that lost a segment waiting.
+    pub fn has_ended(&self, leg: Leg) -> bool {
+        self.streams[leg].is_read() && self.streams[leg.other()].is_sent()
     }
 
     // What has been.

@@ -85,6 +85,16 @@ impl Stream {
         self.end == End::Read && self.held() == 0
     }
 
+    /// The source has sent its FIN, and it was read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.end >= End::Read
+    }
+
+    /// Our FIN followed all of it.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.end >= End::Sent
+    }
+
     pub(crate) fn awaits_drain(&self) -> bool {
         self.end == End::Sent
     }

@@ -158,6 +158,8 @@ impl Model {
             prop_assert_eq!(self.flow.total_sent(to), side.sent);
             prop_assert_eq!(self.flow.occupied(from), side.received - side.acknowledged);
             prop_assert!(side.fins <= 1);
+            let ended = side.end_read && self.sides[to].fins == 1;
+            prop_assert_eq!(self.flow.has_ended(from), ended);
             if side.fins == 1 {
                 // Only after all bytes, and none after it.
                 prop_assert!(side.end_read && held == 0 && side.sent == side.offered);

@@ -89,6 +89,39 @@ fn at_a_limit_new_flows_are_reset_and_old_ones_go_on() {
     }
 }
 
+#[test]
+fn without_descriptors_new_clients_are_reset_and_nothing_spins() {
+    let Some(world) = World::new() else { return };
+    let limits = "[limits]\nflows = 1000\n";
+    let mut relay = RelayProcess::start_limited(&world.relay, limits, Some(64));
+    let (listener, address) = world.listen(SERVER[0]);
+    listener.set_nonblocking(true).unwrap();
+    let clients: Vec<_> = (0..60).map(|_| world.connect(address)).collect();
+    let counts = relay.until(|counts| counts["refused_descriptors"] + counts["accepted"] >= 60);
+    assert!(counts["refused_descriptors"] > 20 && counts["accepted"] > 5, "{counts:?}");
+    let busy = relay.busy();
+    thread::sleep(Duration::from_millis(500));
+    assert!(relay.busy() - busy < Duration::from_millis(100), "it spins");
+    // Those that were taken work; all others were reset.
+    let servers = std::iter::from_fn(|| listener.accept().ok()).map(|(mut far, from)| {
+        far.write_all(b"x").unwrap();
+        from.port()
+    });
+    let taken: Vec<u16> = servers.collect();
+    assert_eq!(taken.len() as u64, counts["accepted"]);
+    for client in clients {
+        match client {
+            Ok(mut near) if taken.contains(&near.local_addr().unwrap().port()) => {
+                near.read_exact(&mut [0]).unwrap();
+            }
+            refused => assert_reset(refused),
+        }
+    }
+    relay.until(|counts| counts["active"] == 0);
+    drop(world.connect(address).unwrap());
+    relay.until(|now| now["accepted"] > counts["accepted"]);
+}
+
 /// The bound, for one direction: what the reader's socket holds, the send buffer of the leg
 /// towards it, the relay's own buffer, the receive buffer of the leg towards the writer, and what
 /// the writer's socket holds. The kernel keeps twice the configured size of a socket's buffer.

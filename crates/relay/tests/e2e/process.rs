@@ -11,15 +11,21 @@ use std::time::{Duration, Instant};
 use midspan_relay::Config;
 use midspan_sys::netns::Netns;
 use midspan_sys::process::die_with_parent;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::world::PATIENCE;
 
 const CONFIG: &str = "MIDSPAN_TEST_RELAY";
+const DESCRIPTORS: &str = "MIDSPAN_TEST_RELAY_DESCRIPTORS";
 
 /// Not a test: what a [`RelayProcess`] runs. Alone it does nothing.
 #[test]
 fn relay_process() {
     let Ok(path) = std::env::var(CONFIG) else { return };
+    if let Ok(most) = std::env::var(DESCRIPTORS) {
+        let most = most.parse().ok();
+        setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
+    }
     let config = Config::load(path.as_ref()).unwrap();
     let done = midspan_relay::run(config, |monitor| {
         thread::spawn(move || {
@@ -46,6 +52,15 @@ pub(crate) const CLIENTS: &str = "clients = [\"10.0.0.0/8\", \"fd00::/8\"]\n";
 impl RelayProcess {
     /// Starts a relay and waits until it says that it is ready.
     pub(crate) fn start(netns: &Netns, settings: &str) -> RelayProcess {
+        RelayProcess::start_limited(netns, settings, None)
+    }
+
+    /// The same, with no more than so many descriptors.
+    pub(crate) fn start_limited(
+        netns: &Netns,
+        settings: &str,
+        descriptors: Option<u32>,
+    ) -> RelayProcess {
         let directory = tempfile::tempdir().unwrap();
         let (config, ready) = (directory.path().join("relay.toml"), directory.path().join("ready"));
         fs::write(&config, format!("{CLIENTS}{settings}")).unwrap();
@@ -58,6 +73,9 @@ impl RelayProcess {
             .env("NOTIFY_SOCKET", &ready)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
+        if let Some(most) = descriptors {
+            command.env(DESCRIPTORS, most.to_string());
+        }
         let mut child = die_with_parent(netns.apply(&mut command)).spawn().unwrap();
         let mut said = [0; 64];
         let length = notified.recv(&mut said).expect("the relay is not ready in time");
@@ -124,6 +142,15 @@ impl RelayProcess {
     /// Descriptors open now.
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// Processor time used so far.
+    pub(crate) fn busy(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        // utime and stime, in hundredths of a second.
+        let ticks: u64 = fields[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+        Duration::from_millis(10 * ticks)
     }
 
     /// Resident memory now, in bytes.
