@@ -29,8 +29,6 @@ pub(crate) struct Pool {
     pipes_most: usize,
     /// Requests still to be refused without asking the kernel again.
     pause: u32,
-    /// Things given back since somebody last asked.
-    returned: usize,
 }
 
 /// Copying goes through buffers of this size.
@@ -59,7 +57,6 @@ impl Pool {
             pipes_open: 0,
             pipes_most: if most < SMALLEST_PIPE { 0 } else { pipes },
             pause: 0,
-            returned: 0,
         }
     }
 
@@ -68,14 +65,14 @@ impl Pool {
         self.budget.used()
     }
 
-    /// Whether a new flow would find buffers for both directions.
-    pub(crate) fn has_room(&self) -> bool {
-        self.budget.has(2 * self.buffer_size as u64)
+    /// How many buffers there are to be had.
+    pub(crate) fn free_buffers(&self) -> u64 {
+        (self.limit - self.budget.used()) / self.buffer_size as u64
     }
 
-    /// How many things were given back since the last call.
-    pub(crate) fn take_returned(&mut self) -> usize {
-        std::mem::take(&mut self.returned)
+    /// Whether a new flow would find buffers for both directions.
+    pub(crate) fn has_room(&self) -> bool {
+        self.free_buffers() >= 2
     }
 
     /// A buffer with whatever its last user left in it, or none if all that are allowed are lent.
@@ -88,7 +85,6 @@ impl Pool {
 
     pub(crate) fn give_buffer(&mut self, buffer: Box<[u8]>) {
         self.budget.give_back(self.buffer_size as u64);
-        self.returned += 1;
         if self.buffers.len() < IDLE_BUFFERS {
             self.buffers.push(buffer);
         }
@@ -115,14 +111,12 @@ impl Pool {
     /// Takes an *empty* pipe back.
     pub(crate) fn give_pipe(&mut self, pipe: Pipe) {
         self.budget.give_back(pipe.size);
-        self.returned += 1;
         self.keep_idle(pipe);
     }
 
     /// Closes a pipe with data in it.
     pub(crate) fn discard_pipe(&mut self, pipe: Pipe) {
         self.budget.give_back(pipe.size);
-        self.returned += 1;
         self.pipes_open -= 1;
     }
 
@@ -178,8 +172,7 @@ mod tests {
         assert_eq!(lent.len(), 4);
         assert!(!pool.has_room() && pool.take_pipe().is_none());
         lent.into_iter().for_each(|buffer| pool.give_buffer(buffer));
-        assert_eq!((pool.used(), pool.take_returned()), (0, 4));
-        assert!(pool.has_room());
+        assert_eq!((pool.used(), pool.free_buffers()), (0, 4));
     }
 
     #[test]

@@ -179,15 +179,23 @@ impl Worker {
                     self.remove(key);
                 }
             }
-            for _ in 0..self.pool.take_returned() {
-                let Some(key) = self.waiting.pop_front() else { break };
-                if let Some(flow) = self.flows.get_mut(key) {
-                    flow.waiting = false;
-                    self.enqueue(key);
-                }
+        }
+        self.wake_waiting();
+        self.counters().buffered.set(self.pool.used());
+    }
+
+    /// Lets flows that wait for a buffer try again, as many as there are buffers.
+    fn wake_waiting(&mut self) {
+        let mut free = self.pool.free_buffers();
+        while free > 0
+            && let Some(key) = self.waiting.pop_front()
+        {
+            if let Some(flow) = self.flows.get_mut(key) {
+                flow.waiting = false;
+                self.enqueue(key);
+                free -= 1;
             }
         }
-        self.counters().buffered.set(self.pool.used());
     }
 
     fn remove(&mut self, key: Key) {

@@ -164,6 +164,40 @@ fn a_slow_reader_bounds_what_is_buffered() {
     relay.until(|counts| counts["active"] == 0 && counts["buffered"] == 0);
 }
 
+#[test]
+fn when_buffers_are_short_flows_wait_and_lose_nothing() {
+    const FLOWS: usize = 30;
+    let Some(world) = World::new() else { return };
+    let leg = "receive_buffer = \"64 KiB\"\nsend_buffer = \"64 KiB\"\n";
+    let settings = format!(
+        "workers = 1\n[limits]\nbuffered = \"1 MiB\"\n[client_leg]\n{leg}[server_leg]\n{leg}"
+    );
+    let mut relay = RelayProcess::start(&world.relay, &settings);
+    let pairs: Vec<_> = (0..FLOWS).map(|_| world.pair(SERVER[0])).collect();
+    let written: u64 = thread::scope(|scope| {
+        let writers: Vec<_> =
+            pairs.iter().map(|(_, server)| scope.spawn(|| fill(server))).collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    let counts = relay.counts();
+    assert!(counts["buffer_waits"] > 0 && counts["buffered"] <= 1 << 20, "{counts:?}");
+    // There is nothing for another flow.
+    assert_reset(world.connect(pairs[0].1.local_addr().unwrap()));
+    assert_eq!(relay.counts()["refused_buffered"], 1);
+    let read: u64 = thread::scope(|scope| {
+        let readers: Vec<_> = pairs
+            .into_iter()
+            .map(|(mut client, server)| {
+                drop(server);
+                scope.spawn(move || std::io::copy(&mut client, &mut std::io::sink()).unwrap())
+            })
+            .collect();
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+    });
+    assert_eq!(read, written);
+    relay.until(|counts| counts["closed"] == FLOWS as u64 && counts["buffered"] == 0);
+}
+
 /// Writes until nothing moves any more.
 fn fill(mut writer: &TcpStream) -> u64 {
     writer.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
