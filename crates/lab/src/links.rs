@@ -5,6 +5,8 @@ use midspan_path::Counters;
 use midspan_scenario::record::{DirectionRecord, LatenessRecord, LinkRecord};
 use midspan_units::Span;
 
+use crate::topology::ShortestRtts;
+
 /// The two links' own reports.
 #[derive(Debug, Clone)]
 pub(crate) struct LinkReports {
@@ -16,12 +18,10 @@ pub(crate) struct LinkReports {
 
 impl LinkReports {
     /// Why the links were not what the scenario says, if so.
-    pub(crate) fn distrust(&self, shortest_rtt: Span) -> Option<String> {
-        let reasons: Vec<String> = [&self.access, &self.wide]
+    pub(crate) fn distrust(&self, rtts: ShortestRtts) -> Option<String> {
+        let reasons: Vec<String> = [(&self.access, rtts.access), (&self.wide, rtts.wide)]
             .into_iter()
-            .filter_map(|report| {
-                Some(format!("{}: {}", report.name, report.distrust(shortest_rtt)?))
-            })
+            .filter_map(|(report, rtt)| Some(format!("{}: {}", report.name, report.distrust(rtt)?)))
             .collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }

@@ -12,12 +12,11 @@ use midspan_scenario::record::{
 };
 use midspan_scenario::{Cell, Direction, Scenario, Workload};
 use midspan_sys::sockdiag::TcpSocket;
-use midspan_units::Span;
 
 use crate::legs;
 use crate::links::{self, LinkReports};
 use crate::proxy::Proxy;
-use crate::topology::{Topology, shortest_rtt};
+use crate::topology::{ShortestRtts, Topology};
 use crate::traffic::{BulkPlan, BulkResult, Ends, SERVICE_PORT, TransferPlan};
 
 /// What every run of a scenario shares.
@@ -92,13 +91,13 @@ impl Runner<'_> {
         }
         let (measurement, reports) = measured?;
         legs::check_split(&measurement.legs, variant, spec.service.at)?;
-        Ok(judge(measurement, &reports, shortest_rtt(spec)))
+        Ok(judge(measurement, &reports, ShortestRtts::of(spec, variant)))
     }
 }
 
 /// The numbers, unless a link behaved otherwise than it was told to.
-fn judge(measurement: Measurement, reports: &LinkReports, shortest_rtt: Span) -> Outcome {
-    match reports.distrust(shortest_rtt) {
+fn judge(measurement: Measurement, reports: &LinkReports, rtts: ShortestRtts) -> Outcome {
+    match reports.distrust(rtts) {
         None => Outcome::Measured(measurement),
         Some(reason) => Outcome::Untrusted { reason, links: measurement.links },
     }

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use anyhow::{Context, Result, anyhow};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, WirePacket};
-use midspan_path::{LinkSpec, Traces};
+use midspan_path::Traces;
 use midspan_scenario::record::Variant;
 use midspan_scenario::{CellSpec, Host, Place};
 use midspan_sys::netlink::{Netlink, Route};
@@ -143,11 +143,29 @@ impl Topology {
     }
 }
 
-/// The shortest round trip that a connection makes on the path, which is what the emulator's
-/// lateness is held against: the access link's, or the whole path's where the access link has none.
-pub fn shortest_rtt(spec: &CellSpec) -> Span {
-    let rtts = [&spec.path.access, &spec.path.wide].map(LinkSpec::base_rtt);
-    rtts.into_iter().filter(|rtt| *rtt > Span::ZERO).min().unwrap_or(Span::ZERO)
+/// The shortest round trip of the connections that cross each link, which is what the link's
+/// punctuality is held against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShortestRtts {
+    /// Over the access link.
+    pub access: Span,
+    /// Over the wide area.
+    pub wide: Span,
+}
+
+impl ShortestRtts {
+    /// Where a proxy splits, each link is a connection's whole path; elsewhere a connection
+    /// crosses both, or the access link alone where the service runs on the MEC.
+    pub fn of(spec: &CellSpec, variant: Variant) -> ShortestRtts {
+        let (access, wide) = (spec.path.access.base_rtt(), spec.path.wide.base_rtt());
+        let ends_at_mec = variant != Variant::None || spec.service.at == Place::Mec;
+        // Connections over a link without any delay are not quicker than the whole path.
+        if ends_at_mec && access > Span::ZERO && wide > Span::ZERO {
+            ShortestRtts { access, wide }
+        } else {
+            ShortestRtts { access: access + wide, wide: access + wide }
+        }
+    }
 }
 
 fn apply(netns: &Netns, host: &Host, router: bool) -> Result<()> {

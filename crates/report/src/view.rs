@@ -1,6 +1,6 @@
 //! What the table, the plots and the verdict all look at: metrics, and a cell's entry in each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use midspan_scenario::record::{Measurement, Outcome, Record, Variant};
 use midspan_scenario::summary::{CellSummary, Counts, Gain, Summary, VariantSummary, Verdict};
@@ -349,22 +349,14 @@ fn trouble(variant: &VariantSummary) -> Option<String> {
     (!kinds.is_empty()).then_some(what)
 }
 
-/// At most three of `reasons`, each once, after a colon.
+/// One of `reasons` after a colon, and how many others there are.
 fn listed<'a>(reasons: impl IntoIterator<Item = &'a String>) -> String {
-    const SHOWN: usize = 3;
-    let mut all: Vec<&str> = Vec::new();
-    for reason in reasons {
-        if !all.contains(&reason.as_str()) {
-            all.push(reason);
-        }
+    let all: BTreeSet<&str> = reasons.into_iter().map(String::as_str).collect();
+    let Some(first) = all.first() else { return String::new() };
+    match all.len() - 1 {
+        0 => format!(": {first}"),
+        more => format!(": {first}; and {more} more like it"),
     }
-    let more = all.len().saturating_sub(SHOWN);
-    all.truncate(SHOWN);
-    let mut text = all.join("; ");
-    if more > 0 {
-        text.push_str(&format!("; and {more} other reasons"));
-    }
-    if text.is_empty() { text } else { format!(": {text}") }
 }
 
 /// What a reader calls a variant.

@@ -109,9 +109,9 @@ pub struct Counts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// At most a tenth of the runs were untrusted.
+    /// At most a tenth of the runs were untrusted, or, in a cell, no more than one.
     Measurable,
-    /// More than a tenth of the runs were untrusted: no number of theirs should be relied on.
+    /// More were: no number of theirs should be relied on.
     NotMeasurable,
 }
 
@@ -180,7 +180,7 @@ impl Summary {
                     })
                     .collect();
                 let counts = variants.iter().map(|variant| variant.counts).sum();
-                let verdict = Verdict::of(counts);
+                let verdict = Verdict::of_cell(counts);
                 CellSummary { labels: cell.labels.clone(), counts, verdict, variants }
             })
             .collect();
@@ -190,7 +190,7 @@ impl Summary {
             digest: scenario.digest(),
             backend: records.first().map(|record| record.backend),
             counts,
-            verdict: Verdict::of(counts),
+            verdict: Verdict::of_scenario(counts),
             cells,
         })
     }
@@ -292,12 +292,18 @@ impl std::iter::Sum for Counts {
 }
 
 impl Verdict {
-    fn of(counts: Counts) -> Verdict {
+    fn of_scenario(counts: Counts) -> Verdict {
         if counts.untrusted * 10 > counts.total() {
             Verdict::NotMeasurable
         } else {
             Verdict::Measurable
         }
+    }
+
+    /// A cell has so few runs that a single one may be more than a tenth of them: one alone does
+    /// not speak against the others.
+    fn of_cell(counts: Counts) -> Verdict {
+        if counts.untrusted > 1 { Verdict::of_scenario(counts) } else { Verdict::Measurable }
     }
 }
 

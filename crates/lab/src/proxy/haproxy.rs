@@ -70,7 +70,7 @@ fn configuration(server: Ipv4Addr) -> String {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     format!(
         "global\n  \
-           maxconn 8192\n  \
+           maxconn 256\n  \
            nbthread {threads}\n\
          defaults\n  \
            mode tcp\n  \

@@ -52,5 +52,6 @@ fn leg(leg: &Leg, host: &Host) -> LegConfig {
         receive_buffer: leg.receive_buffer,
         send_buffer: leg.send_buffer,
         notsent_lowat: leg.notsent_lowat,
+        ..LegConfig::default()
     }
 }

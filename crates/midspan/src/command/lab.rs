@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use midspan_lab::experiment::Experiment;
 use midspan_lab::results::Results;
 use midspan_lab::sweep::Selection;
+use midspan_report::compare::{self, Compared};
 use midspan_report::{Report, Terminal};
 use midspan_scenario::record::Variant;
 use midspan_scenario::summary::Summary;
@@ -32,14 +33,17 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         results: PathBuf,
     },
-    /// Hold a results folder against reference curves, cell by cell
+    /// Hold results against reference curves, cell by cell
     Compare {
-        /// Folder that `lab run` made of a scenario under scenarios/reference
-        #[arg(value_name = "DIR")]
-        results: PathBuf,
+        /// Folders that `lab run` made of scenarios under scenarios/reference
+        #[arg(required = true, value_name = "DIR")]
+        results: Vec<PathBuf>,
         /// Reference curves (CSV)
-        #[arg(value_name = "FILE")]
+        #[arg(long, value_name = "FILE")]
         reference: PathBuf,
+        /// Page to write [default: comparison.html in the first folder]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
     },
 }
 
@@ -91,7 +95,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Run(arguments) => run_file(arguments),
         Command::Check { files } => check(&files),
         Command::Report { results } => report(&results),
-        Command::Compare { results, reference } => compare(&results, &reference),
+        Command::Compare { results, reference, out } => compare(&results, &reference, out),
     }
 }
 
@@ -162,15 +166,29 @@ fn report(directory: &Path) -> Result<ExitCode> {
     conclude(&results, version_of(&parsed, &results)?)
 }
 
-fn compare(directory: &Path, reference: &Path) -> Result<ExitCode> {
-    let (results, text) = open(directory)?;
-    let parsed = parse_kept(directory, &text)?;
-    let scenario = version_of(&parsed, &results)?;
+fn compare(directories: &[PathBuf], reference: &Path, out: Option<PathBuf>) -> Result<ExitCode> {
     let name = reference.display().to_string();
     let rows = reference::parse_csv(&read_input(reference)?, &name).map_err(BadInput::new)?;
-    let summary = Summary::of(scenario, results.records())?;
-    let comparison = reference::compare(&rows, scenario, &summary);
-    let _ = comparison;
+    let mut folders = Vec::with_capacity(directories.len());
+    for directory in directories {
+        let (results, text) = open(directory)?;
+        folders.push((parse_kept(directory, &text)?, results));
+    }
+    let mut comparisons = Vec::with_capacity(folders.len());
+    for (parsed, results) in &folders {
+        let scenario = version_of(parsed, results)?;
+        let summary = Summary::of(scenario, results.records())?;
+        comparisons.push((scenario, reference::compare(&rows, scenario, &summary), summary));
+    }
+    let compared: Vec<Compared<'_>> = comparisons
+        .iter()
+        .map(|(scenario, comparison, summary)| Compared { scenario, comparison, summary })
+        .collect();
+    print!("{}", compare::text(&compared, terminal()));
+    let page = compare::page("Comparison with reference curves", &compared);
+    let out = out.unwrap_or_else(|| directories[0].join("comparison.html"));
+    std::fs::write(&out, page).with_context(|| format!("cannot write {}", out.display()))?;
+    println!("\nReport: {}", out.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -303,5 +303,5 @@ fn meaning_of_numbers() -> &'static str {
     "A number is the mean of the measured runs ± their sample standard deviation (sd). A gain is the \
      geometric mean of the repetitions' own gains: the runs of a repetition met the same losses. A \
      run whose emulated links fell behind is untrusted and gives no number; a cell with more than \
-     a tenth of such runs is not measurable on that machine (n/m)."
+     a tenth of such runs, and more than one, is not measurable on that machine (n/m)."
 }
