@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use midspan_units::ByteSize;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, sockopt};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
@@ -100,9 +101,24 @@ pub(crate) fn connect(
     Ok(socket.into())
 }
 
-/// Sees whether a leg's sockets can be set up as configured.
+/// Sees whether a leg's sockets can be set up as configured, and warns of what falls short.
 pub(crate) fn probe(leg: &LegConfig) -> io::Result<()> {
-    configure(&Family::V4.socket()?, leg)
+    let socket = Family::V4.socket()?;
+    configure(&socket, leg)?;
+    let sizes = [
+        ("receive_buffer", leg.receive_buffer, socket.recv_buffer_size()?, "net.core.rmem_max"),
+        ("send_buffer", leg.send_buffer, socket.send_buffer_size()?, "net.core.wmem_max"),
+    ];
+    for (key, wanted, given, limit) in sizes {
+        // The kernel says twice what it was told, to account for overhead.
+        let given = ByteSize::from_bytes(given as u64 / 2);
+        if let Some(wanted) = wanted
+            && given.as_bytes() + 1 < wanted.as_bytes()
+        {
+            tracing::warn!(%wanted, %given, "{key} is cut to {limit}, as CAP_NET_ADMIN is missing");
+        }
+    }
+    Ok(())
 }
 
 fn configure(socket: &Socket, leg: &LegConfig) -> io::Result<()> {

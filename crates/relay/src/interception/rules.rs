@@ -11,12 +11,12 @@ pub(super) const PROBE: &str = "list chain inet midspan take";
 /// The command that creates the whole table.
 ///
 /// Chain `prerouting` decides, in this order:
-/// 1. What is for this host itself is none of the relay's.
-/// 2. A SYN from a client goes to chain `take`, and so to the relay's listener. This comes before
-///    the sockets: where a socket in TIME-WAIT has the SYN's addresses, `tproxy` knows to give
-///    way to the new connection. Connections to the relay's own port number are left alone: the
-///    relay would have to refuse them, being unable to tell them from ones made to itself.
-/// 3. Any other packet of one of the relay's transparent sockets is for this host. The listener
+/// 1. A SYN from a client goes to chain `take`, and so to the relay's listener, unless it is for
+///    this host itself. This comes before the sockets: where a socket in TIME-WAIT has the SYN's
+///    addresses, `tproxy` knows to give way to the new connection. Connections to the relay's own
+///    port number are left alone: the relay would have to refuse them, being unable to tell them
+///    from ones made to itself.
+/// 2. Any other packet of one of the relay's transparent sockets is for this host. The listener
 ///    is such a socket too, bound to any address, and would attract all that is sent to its port
 ///    number anywhere; so for that port only sockets bound to an address count. (Not for every
 ///    port: the kernel can tell it of full sockets only, and those of an unfinished handshake or
@@ -36,7 +36,7 @@ pub(super) fn table(clients: &[IpNet], port: u16, mark: u32) -> String {
         ));
         lead.push(format!(
             "tcp flags & (fin | syn | rst | ack) == syn tcp dport != {port} \
-             {version} saddr {{ {} }} goto take;",
+             {version} saddr {{ {} }} fib daddr type != local goto take;",
             prefixes.join(", ")
         ));
     }
@@ -46,7 +46,6 @@ pub(super) fn table(clients: &[IpNet], port: u16, mark: u32) -> String {
          chain prerouting {{ \
          type filter hook prerouting priority mangle; policy accept; \
          meta l4proto != tcp accept; \
-         fib daddr type local accept; \
          {lead} \
          tcp dport != {port} socket transparent 1 meta mark set {mark:#x} accept; \
          tcp dport {port} socket transparent 1 socket wildcard 0 meta mark set {mark:#x} accept; \
@@ -69,7 +68,7 @@ mod tests {
         let clients = ["10.1.2.3/8".parse().unwrap(), "192.0.2.0/24".parse().unwrap()];
         let table = table(&clients, 8742, 0x4d53);
         assert!(!table.contains('\n'));
-        assert!(table.contains("ip saddr { 10.0.0.0/8, 192.0.2.0/24 } goto take"), "{table}");
+        assert!(table.contains("ip saddr { 10.0.0.0/8, 192.0.2.0/24 } fib"), "{table}");
         assert!(!table.contains("ip6"), "{table}");
     }
 }
