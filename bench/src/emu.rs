@@ -1,18 +1,16 @@
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use midspan_emu::{Backend, LinkConfig, PortConfig, Report};
-use midspan_path::{ElementSpec, Link, LinkSpec, QueueSpec, RateSpec, Traces};
-use midspan_sys::netlink::{Netlink, Route};
-use midspan_sys::netns::Netns;
-use midspan_sys::{sysctl, userns};
+use midspan_emu::{Backend, Emulator, Report};
+use midspan_path::{ElementSpec, LinkSpec, QueueSpec, RateSpec};
+use midspan_sys::userns;
 use midspan_units::{ByteSize, Rate, Span};
 use serde::Serialize;
 
+use crate::chain::Chain;
 use crate::flow::BulkFlow;
 use crate::record;
 
@@ -25,6 +23,11 @@ pub(crate) struct Options {
     /// Round-trip times, each a case.
     #[arg(long = "rtt", value_name = "TIME", default_values = ["1 ms", "50 ms"])]
     rtts: Vec<Span>,
+
+    /// Links in a row, with a router between two; the round-trip time is that of the whole path,
+    /// and the first link is the bottleneck.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    links: u8,
 
     /// Repetitions of each case, interleaved.
     #[arg(long, default_value_t = 3)]
@@ -56,6 +59,7 @@ enum Kind {
 #[derive(Debug, Serialize)]
 struct Run {
     backend: Kind,
+    links: u8,
     rtt_ms: f64,
     rate_mbps: f64,
     repetition: u32,
@@ -64,8 +68,9 @@ struct Run {
     goodput_mbps: f64,
     /// Of the most that the link's rate leaves to TCP payload.
     goodput_share: f64,
-    /// Of one processor, the emulator's thread.
+    /// Of one processor, the emulator's thread, whatever the number of links.
     cpu_share: f64,
+    /// Of the link that was later.
     lateness_us: Percentiles,
     intake_gap_us: Percentiles,
     /// By the link's queue: intended.
@@ -115,44 +120,30 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-const MTU: u32 = 1500;
 /// Of a 1500-byte packet TCP payload has 1448: IPv4 header 20, TCP header 20, timestamps 12.
 const PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
-const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 0);
-const LEFT: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 1);
-const RIGHT: Ipv4Addr = Ipv4Addr::new(10, 87, 0, 2);
 
 fn measure(options: &Options, backend: Kind, rtt: Span, repetition: u32) -> Result<Run> {
-    let (left, right) = (Netns::create()?, Netns::create()?);
-    for netns in [&left, &right] {
-        netns.run(tune)??;
-    }
-    let port =
-        |netns: &Netns| PortConfig { netns: netns.clone(), interface: "link".to_owned(), mtu: MTU };
-    let config = LinkConfig {
-        name: "bench".into(),
-        backend: match backend {
-            Kind::Tun => Backend::Tun,
-            Kind::Packet => Backend::Packet,
-        },
-        left: port(&left),
-        right: port(&right),
+    let backend_of_links = match backend {
+        Kind::Tun => Backend::Tun,
+        Kind::Packet => Backend::Packet,
     };
-    let link = Link::new(&link(options.rate, rtt), &Traces::new(), u64::from(repetition))?;
-    let emulator = midspan_emu::start(config, link)?;
-    set_address(&left, LEFT)?;
-    set_address(&right, RIGHT)?;
-
-    let flow = BulkFlow::start(&left, &right, SocketAddr::from((RIGHT, 5001)))
+    let mut specs = vec![link(options.rate, rtt / u64::from(options.links)); options.links.into()];
+    // The first link is the bottleneck, and the only one that queues.
+    for spec in &mut specs[1..] {
+        spec.up.remove(0);
+    }
+    let chain = Chain::build(backend_of_links, &specs, u64::from(repetition))?;
+    let flow = BulkFlow::start(chain.first(), chain.last(), (chain.address(), 5001).into())
         .context("the flow across the link could not start")?;
     sleep(Duration::from_secs(1) + Duration::from(rtt * 20));
-    emulator.restart_statistics();
+    chain.links.iter().for_each(Emulator::restart_statistics);
     let (started, before) = (Instant::now(), flow.received());
     sleep(options.time.into());
     let goodput = Rate::of(flow.received() - before, started.elapsed().into());
-    let report = emulator.report();
+    let reports: Vec<Report> = chain.links.iter().map(Emulator::report).collect();
     drop(flow);
-    Ok(numbers(options, backend, rtt, repetition, goodput, &report))
+    Ok(numbers(options, backend, rtt, repetition, goodput, &reports))
 }
 
 /// The rate and a queue of one bandwidth-delay product (at least 1 MB) upwards, half the round
@@ -168,37 +159,16 @@ fn link(rate: Rate, rtt: Span) -> LinkSpec {
     }
 }
 
-/// Windows large enough for every case, and nothing learnt from run to run.
-fn tune() -> std::io::Result<()> {
-    sysctl::set("net.ipv4.tcp_rmem", "4096 131072 67108864")?;
-    sysctl::set("net.ipv4.tcp_wmem", "4096 16384 67108864")?;
-    sysctl::set("net.ipv4.tcp_no_metrics_save", "1")
-}
-
-/// The address, and the way to the other one, with CUBIC.
-fn set_address(netns: &Netns, address: Ipv4Addr) -> std::io::Result<()> {
-    netns.run(|| {
-        let mut netlink = Netlink::open()?;
-        let index = netlink.index("link")?;
-        netlink.add_address(index, IpAddr::V4(address), 30)?;
-        netlink.add_route(&Route {
-            destination: NETWORK.into(),
-            prefix: 30,
-            index,
-            gateway: None,
-            congestion_control: Some("cubic"),
-        })
-    })?
-}
-
 fn numbers(
     options: &Options,
     backend: Kind,
     rtt: Span,
     repetition: u32,
     goodput: Rate,
-    report: &Report,
+    reports: &[Report],
 ) -> Run {
+    let report =
+        reports.iter().max_by_key(|report| report.lateness.p99).expect("one link at least");
     let micros = |span: Span| span.as_nanos() as f64 / 1000.0;
     let percentiles = |d: midspan_emu::Distribution| Percentiles {
         p50: micros(d.p50),
@@ -206,9 +176,10 @@ fn numbers(
         p999: micros(d.p999),
         max: micros(d.max),
     };
-    let distrust = report.distrust(rtt);
+    let distrust = reports.iter().find_map(|report| report.distrust(rtt));
     Run {
         backend,
+        links: options.links,
         rtt_ms: rtt.as_millis_f64(),
         rate_mbps: options.rate.as_mbps(),
         repetition,
@@ -218,8 +189,8 @@ fn numbers(
         cpu_share: report.cpu_share(),
         lateness_us: percentiles(report.lateness),
         intake_gap_us: percentiles(report.intake_gap),
-        queue_drops: report.up.packets_dropped() + report.down.packets_dropped(),
-        unintended_drops: report.drops.total(),
+        queue_drops: reports.iter().map(|report| report.up.packets_dropped()).sum(),
+        unintended_drops: reports.iter().map(|report| report.drops.total()).sum(),
         scheduling: format!("{:?}", report.scheduling),
         trusted: distrust.is_none(),
         reason: distrust.map(|reason| reason.to_string()),

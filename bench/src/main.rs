@@ -1,5 +1,6 @@
 //! Midspan's benchmarks: each prints a table, and keeps its run when told to.
 
+mod chain;
 mod emu;
 mod flow;
 mod record;

@@ -8,10 +8,12 @@ use std::thread::{self, JoinHandle};
 use midspan_path::Link;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::engine::{Command, Engine, Snapshot};
+use crate::engine::{Command, Engine};
+use crate::link::{RunningLink, Snapshot};
 use crate::packet::WirePacket;
 use crate::port::{Backend, Monitor, Port, PortConfig};
 use crate::report::Report;
+use crate::timing::Scheduling;
 
 /// An emulated link: its name in reports and its two ends.
 #[derive(Debug, Clone)]
@@ -50,48 +52,60 @@ pub enum Error {
 }
 
 /// Makes both interfaces, up and with their MTUs but without addresses and routes, and starts
-/// moving packets between them through `link`.
+/// moving packets between them through `link`, on a thread of its own.
 ///
 /// # Errors
 /// When an interface cannot be made or the thread cannot be started; nothing is left behind then.
 pub fn start(config: LinkConfig, link: Link<WirePacket>) -> Result<Emulator, Error> {
-    let open = |port: &PortConfig| {
-        Port::open(port, config.backend).map_err(|source| Error::Port {
-            link: config.name.clone(),
-            interface: port.interface.clone(),
-            source,
-        })
-    };
-    let (left, left_monitor) = open(&config.left)?;
-    let (right, right_monitor) = open(&config.right)?;
-    let thread_error = |source| Error::Thread { link: config.name.clone(), source };
-    let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)
-        .map_err(|error| thread_error(error.into()))?;
-    let wake = Arc::new(wake);
-    let (commands, receiver) = channel();
-    let engine = Engine::new([left, right], link, wake.clone(), receiver);
-    let thread = thread::Builder::new()
-        .name(format!("emu-{}", config.name))
-        .spawn(move || engine.run())
-        .map_err(thread_error)?;
-    Ok(Emulator {
-        name: config.name,
-        commands: Some(commands),
-        wake,
-        thread: Some(thread),
-        monitors: [left_monitor, right_monitor],
-        drops_before: AtomicU64::new(0),
+    let [emulator] = start_together([(config, link)])?;
+    Ok(emulator)
+}
+
+/// As [`start`], with one thread for several links. With few processors that costs less than a
+/// thread for each, all the more if packets go from one link to the next: waking a thread costs
+/// more than handling a packet. The thread ends with the last of the emulators.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_together<const N: usize>(
+    links: [(LinkConfig, Link<WirePacket>); N],
+) -> Result<[Emulator; N], Error> {
+    let mut running = Vec::with_capacity(N);
+    let mut owners = Vec::with_capacity(N);
+    for (config, link) in links {
+        let (left, left_monitor) = open(&config, &config.left)?;
+        let (right, right_monitor) = open(&config, &config.right)?;
+        running.push(RunningLink::new([left, right], link));
+        owners.push((config.name, [left_monitor, right_monitor]));
+    }
+    let names: Vec<&str> = owners.iter().map(|(name, _)| name.as_str()).collect();
+    let names = names.join("+");
+    let thread = Arc::new(
+        Thread::start(&names, running).map_err(|source| Error::Thread { link: names, source })?,
+    );
+    let mut owners = owners.into_iter().enumerate();
+    Ok(std::array::from_fn(|_| {
+        let (index, (name, monitors)) = owners.next().expect("one for each link");
+        Emulator { name, index, thread: thread.clone(), monitors, drops_before: AtomicU64::new(0) }
+    }))
+}
+
+fn open(config: &LinkConfig, port: &PortConfig) -> Result<(Port, Monitor), Error> {
+    Port::open(port, config.backend).map_err(|source| Error::Port {
+        link: config.name.clone(),
+        interface: port.interface.clone(),
+        source,
     })
 }
 
-/// A running link. It stops, and its interfaces vanish, when this value is dropped.
+/// A running link. It stops, and its interfaces vanish, when this value is dropped; links that
+/// share a thread stop together, with the last one's.
 #[derive(Debug)]
 pub struct Emulator {
     name: String,
-    /// Its closing is what ends the thread.
-    commands: Option<Sender<Command>>,
-    wake: Arc<OwnedFd>,
-    thread: Option<JoinHandle<()>>,
+    /// Its number among the thread's links.
+    index: usize,
+    thread: Arc<Thread>,
     monitors: [Monitor; 2],
     /// Drops that the monitors had counted when measuring last began.
     drops_before: AtomicU64,
@@ -101,8 +115,9 @@ impl Emulator {
     /// What the link did since it started, or since [`Emulator::restart_statistics`].
     pub fn report(&self) -> Report {
         let (reply, answer) = channel();
-        self.command(Command::Report(reply));
-        let mut snapshot = answer.recv().unwrap_or_else(|_| Snapshot::of_a_dead_thread());
+        self.thread.command(Command::Report(self.index, reply));
+        let (mut snapshot, scheduling) =
+            answer.recv().unwrap_or_else(|_| (Snapshot::of_a_dead_thread(), Scheduling::Ordinary));
         match self.kernel_drops() {
             Ok(drops) => {
                 let before = self.drops_before.load(Ordering::Relaxed);
@@ -125,7 +140,7 @@ impl Emulator {
             up_reads,
             down_reads,
             cpu: snapshot.cpu,
-            scheduling: snapshot.scheduling,
+            scheduling,
             failure: snapshot.failure,
         }
     }
@@ -135,12 +150,36 @@ impl Emulator {
         // A failure to count shows in the next report, which counts again.
         let drops = self.kernel_drops().unwrap_or_default();
         self.drops_before.store(drops, Ordering::Relaxed);
-        self.command(Command::Reset);
+        self.thread.command(Command::Reset(self.index));
     }
 
     /// Stops the link and says what it did. Packets still in it are gone.
     pub fn stop(self) -> Report {
         self.report()
+    }
+
+    fn kernel_drops(&self) -> io::Result<u64> {
+        Ok(self.monitors[0].drops()? + self.monitors[1].drops()?)
+    }
+}
+
+/// A running thread. It ends when this value is dropped.
+#[derive(Debug)]
+struct Thread {
+    /// Its closing is what ends the thread.
+    commands: Option<Sender<Command>>,
+    wake: Arc<OwnedFd>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Thread {
+    fn start(name: &str, links: Vec<RunningLink>) -> io::Result<Thread> {
+        let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let (commands, receiver) = channel();
+        let engine = Engine::new(links, wake.clone(), receiver)?;
+        let handle =
+            thread::Builder::new().name(format!("emu-{name}")).spawn(move || engine.run())?;
+        Ok(Thread { commands: Some(commands), wake, handle: Some(handle) })
     }
 
     /// Has the thread carry a command out. One that has died answers nothing, which is noticed by
@@ -156,19 +195,15 @@ impl Emulator {
     fn call(&self) {
         let _ = rustix::io::write(&*self.wake, &1u64.to_ne_bytes());
     }
-
-    fn kernel_drops(&self) -> io::Result<u64> {
-        Ok(self.monitors[0].drops()? + self.monitors[1].drops()?)
-    }
 }
 
-impl Drop for Emulator {
+impl Drop for Thread {
     fn drop(&mut self) {
         self.commands = None;
         self.call();
-        if let Some(thread) = self.thread.take() {
+        if let Some(handle) = self.handle.take() {
             // A panic in the thread has been printed, and a dying link must not take more along.
-            let _ = thread.join();
+            let _ = handle.join();
         }
     }
 }

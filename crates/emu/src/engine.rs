@@ -1,94 +1,32 @@
 //! The loop of an emulator's thread: take packets in, put packets out when they are due, sleep.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 
-use midspan_path::{Counters, Direction, Link};
 use midspan_units::{Span, Time};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{Timespec, epoll};
 
-use crate::packet::WirePacket;
-use crate::port::{Intake, Port};
-use crate::report::{Drops, Times, since};
-use crate::segment::{self, Refused};
+use crate::link::{RunningLink, Snapshot};
 use crate::timing::{self, Scheduling};
 
-/// What the emulator's owner asks of its thread.
+/// What an owner asks of the thread. Links are numbered in the order in which they were given.
 pub(crate) enum Command {
-    /// Say how it goes.
-    Report(Sender<Snapshot>),
-    /// Forget what was measured so far.
-    Reset,
+    /// Say how a link goes.
+    Report(usize, Sender<(Snapshot, Scheduling)>),
+    /// Forget what was measured of a link so far.
+    Reset(usize),
 }
 
-/// What the thread knows of itself.
-#[derive(Debug, Clone)]
-pub(crate) struct Snapshot {
-    pub(crate) elapsed: Span,
-    pub(crate) cpu: Span,
-    pub(crate) lateness: Times,
-    pub(crate) intake_gap: Times,
-    pub(crate) drops: Drops,
-    pub(crate) counters: [Counters; 2],
-    pub(crate) reads: [u64; 2],
-    pub(crate) scheduling: Scheduling,
-    pub(crate) failure: Option<String>,
-}
-
-impl Snapshot {
-    /// What remains to be said when the thread does not answer.
-    pub(crate) fn of_a_dead_thread() -> Snapshot {
-        Snapshot {
-            elapsed: Span::ZERO,
-            cpu: Span::ZERO,
-            lateness: Times::new(),
-            intake_gap: Times::new(),
-            drops: Drops::default(),
-            counters: [Counters::default(), Counters::default()],
-            reads: [0, 0],
-            scheduling: Scheduling::Ordinary,
-            failure: Some("its thread has died".into()),
-        }
-    }
-}
-
-/// A link in motion. Lanes are numbered by the port that their packets come from: 0 is the left one,
-/// whose packets go up, and 1 the right one, whose packets go down.
+/// Links, and the thread's means of waiting for packets and for their owners.
 pub(crate) struct Engine {
-    lanes: [Lane; 2],
-    /// Woken when there is a command, or when the owner is gone.
+    links: Vec<RunningLink>,
+    /// Written to when there is a command, or when the owners are gone.
     wake: Arc<OwnedFd>,
     commands: Receiver<Command>,
-    /// Number of the last packet or super-packet taken in.
-    burst: u64,
-    scheduling: Scheduling,
-    measured: Measured,
-}
-
-/// A port and the elements that its packets go through.
-struct Lane {
-    port: Port,
-    direction: Direction<WirePacket>,
-    /// Whether the port may have a packet for us.
-    readable: bool,
-    /// Counters at the last reset.
-    baseline: Counters,
-    /// Whether the port works: once reading fails it is left alone.
-    alive: bool,
-}
-
-/// Measurements since the last reset.
-struct Measured {
-    since: Time,
-    cpu_before: Span,
-    lateness: Times,
-    intake_gap: Times,
-    drops: Drops,
-    /// Packets and super-packets taken in from each port.
-    reads: [u64; 2],
-    failure: Option<String>,
+    epoll: OwnedFd,
 }
 
 /// Packets put out before the ports are looked at again: at 1 to 2 us each a long queue that falls
@@ -99,53 +37,37 @@ const OUT_PER_ROUND: usize = 32;
 /// and waking for each costs more than all the rest.
 const PAUSE: Span = Span::from_micros(40);
 
-/// Attempts to put a packet out when the kernel says that it has no room at present.
-const ATTEMPTS: usize = 3;
-
 impl Engine {
     pub(crate) fn new(
-        ports: [Port; 2],
-        link: Link<WirePacket>,
+        links: Vec<RunningLink>,
         wake: Arc<OwnedFd>,
         commands: Receiver<Command>,
-    ) -> Engine {
-        let [left, right] = ports;
-        let lane = |port, direction: Direction<WirePacket>| Lane {
-            port,
-            baseline: Counters::default(),
-            direction,
-            readable: true,
-            alive: true,
+    ) -> io::Result<Engine> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let watch = |fd, name| {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(name), epoll::EventFlags::IN)
         };
-        Engine {
-            lanes: [lane(left, link.up), lane(right, link.down)],
-            wake,
-            commands,
-            burst: 0,
-            scheduling: Scheduling::Ordinary,
-            measured: Measured {
-                since: timing::now(),
-                cpu_before: Span::ZERO,
-                lateness: Times::new(),
-                intake_gap: Times::new(),
-                drops: Drops::default(),
-                reads: [0, 0],
-                failure: None,
-            },
+        watch(wake.as_fd(), CALL)?;
+        for (fd, name) in links.iter().flat_map(RunningLink::sources).zip(0..) {
+            watch(fd, name)?;
         }
+        Ok(Engine { links, wake, commands, epoll })
     }
 
-    /// Runs until the owner is gone.
+    /// Runs until the owners are gone.
     pub(crate) fn run(mut self) {
-        self.scheduling = timing::be_prompt();
+        let scheduling = timing::be_prompt();
         let mut woke = timing::now();
-        while self.obey() {
+        while self.obey(scheduling) {
             let looked = timing::now();
-            self.take_in(0);
-            self.take_in(1);
+            let mut more = false;
+            for link in &mut self.links {
+                more |= link.take_in();
+            }
             let due = self.put_out();
-            self.measured.intake_gap.record(timing::now().since(looked));
-            if !self.lanes.iter().any(|lane| lane.readable) {
+            let gap = timing::now().since(looked);
+            self.links.iter_mut().for_each(|link| link.note_gap(gap));
+            if !more {
                 self.sleep(due.map(|due| due.max(woke + PAUSE)));
                 woke = timing::now();
             }
@@ -153,94 +75,46 @@ impl Engine {
     }
 
     /// Carries commands out. Whether to go on.
-    fn obey(&mut self) -> bool {
+    fn obey(&mut self, scheduling: Scheduling) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Report(reply)) => {
+                Ok(Command::Report(link, reply)) => {
                     // An owner that no longer waits for the answer does not need it.
-                    let _ = reply.send(self.snapshot());
+                    let _ = reply.send((self.links[link].snapshot(), scheduling));
                 }
-                Ok(Command::Reset) => self.reset(),
+                Ok(Command::Reset(link)) => self.links[link].reset(),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    /// Reads one packet or super-packet from a port that may have one.
-    fn take_in(&mut self, side: usize) {
-        let lane = &mut self.lanes[side];
-        if !lane.readable {
-            return;
-        }
-        let intake = lane.port.read();
-        let drops = &mut self.measured.drops;
-        match intake {
-            Ok(Intake::Packet(header, bytes)) => {
-                let now = timing::now();
-                self.burst += 1;
-                self.measured.reads[side] += 1;
-                let direction = &mut lane.direction;
-                let taken = segment::split(bytes, header, self.burst, |packet| {
-                    direction.enqueue(now, packet);
-                });
-                match taken {
-                    Ok(()) => {}
-                    Err(Refused::Malformed) => drops.unreadable += 1,
-                    Err(Refused::OutOfMemory) => drops.no_memory += 1,
-                }
-            }
-            Ok(Intake::Foreign) => {}
-            Ok(Intake::Unreadable) => drops.unreadable += 1,
-            Ok(Intake::Empty) => lane.readable = false,
-            Err(error) => {
-                lane.readable = false;
-                lane.alive = false;
-                let side = ["left", "right"][side];
-                self.measured.failure.get_or_insert(format!("{side} port: {error}"));
-            }
-        }
-    }
-
-    /// Puts packets out that are due, the earliest first whichever way they go. When the next one
-    /// is due.
+    /// Puts packets out that are due, the earliest first whatever link and way they go. When the
+    /// next one is due.
     fn put_out(&mut self) -> Option<Time> {
         let mut now = timing::now();
         for _ in 0..OUT_PER_ROUND {
-            let (due, side) = self.next_due()?;
+            let Some((due, link, lane)) = self.next_due() else { break };
             if due > now {
                 now = timing::now();
                 if due > now {
-                    return Some(due);
+                    break;
                 }
             }
-            if let Some((intended, packet)) = self.lanes[side].direction.dequeue(now) {
-                now = timing::now();
-                self.measured.lateness.record(now.since(intended));
-                self.write(1 - side, packet);
-            }
+            self.links[link].put_out(lane, now);
         }
-        self.next_due().map(|(due, _)| due)
+        self.links.iter_mut().for_each(RunningLink::flush);
+        self.next_due().map(|(due, _, _)| due)
     }
 
-    fn next_due(&self) -> Option<(Time, usize)> {
-        let due = |side: usize| self.lanes[side].direction.next_event().map(|time| (time, side));
-        due(0).into_iter().chain(due(1)).min()
+    fn next_due(&self) -> Option<(Time, usize, usize)> {
+        let due = |(index, link): (usize, &RunningLink)| {
+            link.next_due().map(|(due, lane)| (due, index, lane))
+        };
+        self.links.iter().enumerate().filter_map(due).min()
     }
 
-    fn write(&mut self, side: usize, mut packet: WirePacket) {
-        let port = &self.lanes[side].port;
-        for _ in 0..ATTEMPTS {
-            match port.write(&mut packet) {
-                Ok(()) => return,
-                Err(error) if is_temporary(&error) => {}
-                Err(_) => break,
-            }
-        }
-        self.measured.drops.not_put_out += 1;
-    }
-
-    /// Sleeps until a port has a packet, the owner calls, or it is `due`.
+    /// Sleeps until a port has a packet, an owner calls, or it is `due`.
     fn sleep(&mut self, due: Option<Time>) {
         let timeout = due.map(|due| {
             let nanos = due.since(timing::now()).as_nanos();
@@ -249,61 +123,26 @@ impl Engine {
                 tv_nsec: (nanos % 1_000_000_000) as i64,
             }
         });
-        let wake = self.wake.as_fd();
-        // A dead port would be reported for ever, whatever was asked; the owner's call stands in.
-        let [up, down] = self.lanes.each_ref().map(|lane| match lane.alive {
-            true => lane.port.as_fd(),
-            false => wake,
-        });
-        let mut sources = [up, down, wake].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let mut events = [const { MaybeUninit::uninit() }; 16];
         // Interrupted by a signal it is as if woken early.
-        let _ = poll(&mut sources, timeout.as_ref());
-        let readable = sources.map(|source| !source.revents().is_empty());
-        if readable[2] {
-            // Emptied, so that it does not wake us again.
-            let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
-        }
-        for (lane, readable) in self.lanes.iter_mut().zip(readable) {
-            lane.readable = readable && lane.alive;
-        }
-    }
-
-    fn snapshot(&self) -> Snapshot {
-        let measured = &self.measured;
-        Snapshot {
-            elapsed: timing::now().since(measured.since),
-            cpu: timing::thread_cpu_time().saturating_sub(measured.cpu_before),
-            lateness: measured.lateness.clone(),
-            intake_gap: measured.intake_gap.clone(),
-            drops: measured.drops,
-            reads: measured.reads,
-            counters: self
-                .lanes
-                .each_ref()
-                .map(|lane| since(&lane.direction.counters(), &lane.baseline)),
-            scheduling: self.scheduling,
-            failure: measured.failure.clone(),
-        }
-    }
-
-    /// Starts measuring anew. A failure is not forgotten: the port stays dead.
-    fn reset(&mut self) {
-        let measured = &mut self.measured;
-        measured.since = timing::now();
-        measured.cpu_before = timing::thread_cpu_time();
-        measured.lateness.reset();
-        measured.intake_gap.reset();
-        measured.drops = Drops::default();
-        measured.reads = [0, 0];
-        for lane in &mut self.lanes {
-            lane.baseline = lane.direction.counters();
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, timeout.as_ref()) else {
+            return;
+        };
+        for event in events {
+            let source = event.data.u64();
+            if source == CALL {
+                // Emptied, so that it does not wake us again.
+                let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+                continue;
+            }
+            let (link, side) = ((source / 2) as usize, (source % 2) as usize);
+            if let Err(dead) = self.links[link].offer(side) {
+                // A port that does not work is reported for ever, unless it is forgotten.
+                let _ = epoll::delete(&self.epoll, dead);
+            }
         }
     }
 }
 
-fn is_temporary(error: &io::Error) -> bool {
-    let no_buffers = rustix::io::Errno::NOBUFS.raw_os_error();
-    error.kind() == io::ErrorKind::WouldBlock
-        || error.kind() == io::ErrorKind::Interrupted
-        || error.raw_os_error() == Some(no_buffers)
-}
+/// What epoll calls the owners' eventfd. It calls ports by link times two plus side.
+const CALL: u64 = u64::MAX;

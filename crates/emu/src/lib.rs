@@ -15,14 +15,16 @@
 mod checksum;
 mod emulator;
 mod engine;
+mod link;
 mod packet;
 mod port;
 mod report;
 mod segment;
 mod timing;
+mod train;
 mod vnet;
 
-pub use emulator::{Emulator, Error, LinkConfig, start};
+pub use emulator::{Emulator, Error, LinkConfig, start, start_together};
 pub use packet::WirePacket;
 pub use port::{Backend, PortConfig};
 pub use report::{Distribution, Distrust, Drops, Report};

@@ -26,7 +26,20 @@ pub struct WirePacket {
     /// [`HEADROOM`], then the packet.
     buffer: Vec<u8>,
     pub(crate) partial: Option<Partial>,
+    /// Its place in the TCP super-packet that it was cut from, if it was.
+    pub(crate) segment: Option<Segment>,
     burst: u64,
+}
+
+/// What the segments of one TCP super-packet have in common. Offsets count from the IP header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Where the TCP header begins.
+    pub(crate) transport_at: u16,
+    /// Where the payload begins.
+    pub(crate) payload_at: u16,
+    /// Payload bytes of each segment but the last.
+    pub(crate) size: u16,
 }
 
 impl WirePacket {
@@ -43,7 +56,7 @@ impl WirePacket {
         buffer.extend_from_slice(&[0; HEADROOM]);
         buffer.extend_from_slice(head);
         buffer.extend_from_slice(body);
-        Some(WirePacket { buffer, partial, burst })
+        Some(WirePacket { buffer, partial, segment: None, burst })
     }
 
     /// The packet, from its IP header on.
@@ -63,7 +76,14 @@ impl WirePacket {
         &self.buffer[start..]
     }
 
-    fn is_ipv6(&self) -> bool {
+    /// The 32-bit word at `at`.
+    pub(crate) fn word(&self, at: u16) -> u32 {
+        let at = usize::from(at);
+        let bytes = &self.ip()[at..at + 4];
+        u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    pub(crate) fn is_ipv6(&self) -> bool {
         self.ip()[0] >> 4 == 6
     }
 }

@@ -14,7 +14,7 @@ use midspan_sys::netlink::Netlink;
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 
-use crate::packet::WirePacket;
+use crate::train::Train;
 use crate::vnet::VnetHeader;
 use packet_socket::PacketSocket;
 use tun::Tun;
@@ -90,11 +90,12 @@ impl Port {
         }
     }
 
-    /// Puts a packet out. `WouldBlock` or `ENOBUFS` mean that the kernel has no room at present.
-    pub(crate) fn write(&self, packet: &mut WirePacket) -> io::Result<()> {
+    /// Puts a coupled train out. `WouldBlock` or `ENOBUFS` mean that the kernel has no room at
+    /// present.
+    pub(crate) fn write(&self, train: &mut Train) -> io::Result<()> {
         match self {
-            Port::Tun(port) => port.write(packet),
-            Port::Packet(port) => port.write(packet),
+            Port::Tun(port) => port.write(train),
+            Port::Packet(port) => port.write(train),
         }
     }
 }

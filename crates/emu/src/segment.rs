@@ -11,7 +11,7 @@
 //! super-packet of 64 KiB would stay in memory as long as one of its segments waits in a queue.
 
 use crate::checksum;
-use crate::packet::WirePacket;
+use crate::packet::{Segment, WirePacket};
 use crate::vnet::{Gso, Partial, Transport, VnetHeader};
 
 const FIN: u8 = 0x01;
@@ -57,6 +57,7 @@ pub(crate) fn split(
         let mut segment =
             WirePacket::new(head, chunk, Some(partial), burst).ok_or(Refused::OutOfMemory)?;
         layout.patch(segment.ip_mut(), index, index == last);
+        segment.segment = layout.segment(gso);
         emit(segment);
     }
     Ok(())
@@ -88,7 +89,6 @@ impl Ip {
 /// Where the parts of a super-packet are.
 struct Layout {
     v6: bool,
-    ip_header: usize,
     transport: Transport,
     transport_at: usize,
     /// Where the checksum's field is, from the start of the packet.
@@ -107,8 +107,8 @@ impl Layout {
         let transport_at = usize::from(partial.start);
         let transport = bytes.get(transport_at..).filter(|_| transport_at >= ip.header)?;
         let (header, checksum_field) = match gso.transport {
-            Transport::Tcp => (usize::from(transport.get(12)? >> 4) * 4, 16),
-            Transport::Udp => (8, 6),
+            Transport::Tcp => (usize::from(transport.get(12)? >> 4) * 4, TCP_CHECKSUM),
+            Transport::Udp => (8, UDP_CHECKSUM),
         };
         let least = if gso.transport == Transport::Tcp { 20 } else { 8 };
         let sound = header >= least
@@ -117,7 +117,6 @@ impl Layout {
             && gso.size > 0;
         sound.then_some(Layout {
             v6: ip.v6,
-            ip_header: ip.header,
             transport: gso.transport,
             transport_at,
             checksum_at: transport_at + checksum_field,
@@ -127,38 +126,86 @@ impl Layout {
         })
     }
 
+    /// What segments need to know to be put out together again.
+    fn segment(&self, gso: Gso) -> Option<Segment> {
+        (self.transport == Transport::Tcp).then_some(Segment {
+            transport_at: self.transport_at as u16,
+            payload_at: self.payload as u16,
+            size: gso.size,
+        })
+    }
+
     /// Makes a copy of the super-packet's headers right for the segment behind them.
     fn patch(&self, segment: &mut [u8], index: usize, is_last: bool) {
-        let total = segment.len();
-        if self.v6 {
-            put(segment, 4, (total - 40) as u16);
-        } else {
-            put(segment, 2, total as u16);
-            put(segment, 4, get(segment, 4).wrapping_add(index as u16));
-            put(segment, 10, 0);
-            let sum = checksum::sum(&segment[..self.ip_header]);
-            put(segment, 10, !sum);
+        if !self.v6 {
+            put(segment, IPV4_ID, get(segment, IPV4_ID).wrapping_add(index as u16));
         }
-        let covered = total - self.transport_at;
+        set_length(segment, segment.len());
+        let covered = segment.len() - self.transport_at;
         let sum = get(segment, self.checksum_at);
         put(segment, self.checksum_at, checksum::replace(sum, self.whole as u16, covered as u16));
         let transport = &mut segment[self.transport_at..];
         match self.transport {
-            Transport::Udp => put(transport, 4, covered as u16),
+            Transport::Udp => put(transport, UDP_LENGTH, covered as u16),
             Transport::Tcp => {
-                let sequence =
-                    u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
-                let sequence = sequence.wrapping_add((index * self.size) as u32);
-                transport[4..8].copy_from_slice(&sequence.to_be_bytes());
+                let at = usize::from(SEQUENCE);
+                let bytes =
+                    [transport[at], transport[at + 1], transport[at + 2], transport[at + 3]];
+                let sequence = u32::from_be_bytes(bytes).wrapping_add((index * self.size) as u32);
+                transport[at..at + 4].copy_from_slice(&sequence.to_be_bytes());
                 if index > 0 {
-                    transport[13] &= !CWR;
+                    transport[FLAGS] &= !CWR;
                 }
                 if !is_last {
-                    transport[13] &= !(FIN | PSH);
+                    transport[FLAGS] &= !(FIN | PSH);
                 }
             }
         }
     }
+}
+
+/// Makes a segment's headers those of a super-packet that goes on for `more` bytes of payload and
+/// ends with a segment whose FIN and PSH are `flags`.
+pub(crate) fn lengthen(ip: &mut [u8], segment: Segment, more: usize, flags: u8) {
+    let transport_at = usize::from(segment.transport_at);
+    let (covered, total) = (ip.len() - transport_at, ip.len() + more);
+    set_length(ip, total);
+    let checksum_at = transport_at + TCP_CHECKSUM;
+    let sum = get(ip, checksum_at);
+    let sum = checksum::replace(sum, covered as u16, (covered + more) as u16);
+    put(ip, checksum_at, sum);
+    ip[transport_at + FLAGS] |= flags;
+}
+
+/// FIN and PSH of a segment.
+pub(crate) fn last_flags(ip: &[u8], segment: Segment) -> u8 {
+    ip[usize::from(segment.transport_at) + FLAGS] & (FIN | PSH)
+}
+
+/// Where a TCP header has its sequence number.
+pub(crate) const SEQUENCE: u16 = 4;
+/// Where a TCP header has its flags.
+const FLAGS: usize = 13;
+/// Where a TCP header has its checksum.
+const TCP_CHECKSUM: usize = 16;
+/// Where a UDP header has its length.
+const UDP_LENGTH: usize = 4;
+/// Where a UDP header has its checksum.
+const UDP_CHECKSUM: usize = 6;
+/// Where an IPv4 header has its identification.
+const IPV4_ID: usize = 4;
+
+/// Writes the length of a whole packet into its IP header, whose checksum it renews.
+fn set_length(ip: &mut [u8], total: usize) {
+    if ip[0] >> 4 == 6 {
+        put(ip, 4, (total - 40) as u16);
+        return;
+    }
+    put(ip, 2, total as u16);
+    put(ip, 10, 0);
+    let header = usize::from(ip[0] & 0xf) * 4;
+    let sum = checksum::sum(&ip[..header]);
+    put(ip, 10, !sum);
 }
 
 fn get(bytes: &[u8], at: usize) -> u16 {

@@ -61,14 +61,21 @@ impl VnetHeader {
         Some(VnetHeader { partial, gso: Some(Gso { transport, size: word(4) }) })
     }
 
-    /// The header of a wire packet whose checksum is `partial`.
-    pub(crate) fn for_wire(partial: Option<Partial>) -> [u8; LEN] {
+    /// The header as the kernel reads it, for a packet of IP version 6 or 4 with `headers` bytes
+    /// of headers if it is a super-packet. Only TCP super-packets are ever put out.
+    pub(crate) fn encode(&self, v6: bool, headers: u16) -> [u8; LEN] {
         let mut bytes = [0; LEN];
-        if let Some(Partial { start, field }) = partial {
-            bytes[0] = NEEDS_CSUM;
-            bytes[6..8].copy_from_slice(&start.to_ne_bytes());
-            bytes[8..10].copy_from_slice(&field.to_ne_bytes());
+        let mut put = |at: usize, word: u16| bytes[at..at + 2].copy_from_slice(&word.to_ne_bytes());
+        if let Some(Partial { start, field }) = self.partial {
+            put(6, start);
+            put(8, field);
         }
+        if let Some(gso) = self.gso {
+            put(2, headers);
+            put(4, gso.size);
+            bytes[1] = if v6 { GSO_TCPV6 } else { GSO_TCPV4 };
+        }
+        bytes[0] = if self.partial.is_some() { NEEDS_CSUM } else { 0 };
         bytes
     }
 }
@@ -78,10 +85,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wire_header_reads_back() {
-        for partial in [None, Some(Partial { start: 20, field: 16 })] {
-            let header = VnetHeader::parse(&VnetHeader::for_wire(partial)).unwrap();
-            assert_eq!(header, VnetHeader { partial, gso: None });
+    fn a_header_reads_back() {
+        let partial = Some(Partial { start: 20, field: 16 });
+        let gso = Some(Gso { transport: Transport::Tcp, size: 1448 });
+        for header in
+            [VnetHeader::default(), VnetHeader { partial, gso: None }, VnetHeader { partial, gso }]
+        {
+            for v6 in [false, true] {
+                assert_eq!(VnetHeader::parse(&header.encode(v6, 52)), Some(header));
+            }
         }
     }
 

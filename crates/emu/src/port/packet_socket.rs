@@ -8,7 +8,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::kernel::{self, Ring};
 use super::{Intake, Monitor, PortConfig, bring_up};
-use crate::packet::{HEADROOM, WirePacket};
+use crate::packet::HEADROOM;
+use crate::train::Train;
 use crate::vnet::{self, Partial, VnetHeader};
 
 /// Bytes of an Ethernet header.
@@ -107,19 +108,19 @@ impl PacketSocket {
         Ok(Intake::Packet(header, packet))
     }
 
-    pub(crate) fn write(&self, packet: &mut WirePacket) -> io::Result<()> {
-        let partial = packet.partial.map(|partial| Partial {
-            start: partial.start.saturating_add(ETHERNET as u16),
-            ..partial
-        });
-        let ethernet_type = if packet.ip()[0] >> 4 == 6 { TYPE_IPV6 } else { TYPE_IPV4 };
+    pub(crate) fn write(&self, train: &mut Train) -> io::Result<()> {
+        let mut header = train.header();
+        if let Some(Partial { start, .. }) = &mut header.partial {
+            *start = start.saturating_add(ETHERNET as u16);
+        }
+        let v6 = train.head().is_ipv6();
         let mut framing = [0; HEADROOM];
         let (vnet_header, ethernet) = framing.split_at_mut(vnet::LEN);
-        vnet_header.copy_from_slice(&VnetHeader::for_wire(partial));
+        vnet_header.copy_from_slice(&header.encode(v6, train.headers() + ETHERNET as u16));
         ethernet[..6].copy_from_slice(&self.host);
         ethernet[6..12].copy_from_slice(&self.host);
-        ethernet[12..].copy_from_slice(&ethernet_type);
-        rustix::io::write(&self.socket, packet.framed(&framing))?;
+        ethernet[12..].copy_from_slice(if v6 { &TYPE_IPV6 } else { &TYPE_IPV4 });
+        train.write(&framing, |pieces| rustix::io::writev(&self.socket, pieces))?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{Intake, Monitor, PortConfig, bring_up, kernel};
-use crate::packet::WirePacket;
+use crate::train::Train;
 use crate::vnet::{self, VnetHeader};
 
 /// A TUN device that belongs to this descriptor: the kernel removes it when that closes.
@@ -56,9 +56,9 @@ impl Tun {
         })
     }
 
-    pub(crate) fn write(&self, packet: &mut WirePacket) -> io::Result<()> {
-        let header = VnetHeader::for_wire(packet.partial);
-        rustix::io::write(&self.device, packet.framed(&header))?;
+    pub(crate) fn write(&self, train: &mut Train) -> io::Result<()> {
+        let header = train.header().encode(train.head().is_ipv6(), train.headers());
+        train.write(&header, |pieces| rustix::io::writev(&self.device, pieces))?;
         Ok(())
     }
 }

@@ -1,0 +1,256 @@
+//! One link of an emulator's thread: two ports, the elements between them, and what is measured.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use midspan_path::{Counters, Direction, Link};
+use midspan_units::{Span, Time};
+
+use crate::packet::WirePacket;
+use crate::port::{Intake, Port};
+use crate::report::{Drops, Times, since};
+use crate::segment::{self, Refused};
+use crate::timing;
+use crate::train::Train;
+
+/// A link in motion. Lanes are numbered by the port that their packets come from: 0 is the left one,
+/// whose packets go up, and 1 the right one, whose packets go down.
+pub(crate) struct RunningLink {
+    lanes: [Lane; 2],
+    /// Number of the last packet or super-packet taken in.
+    burst: u64,
+    measured: Measured,
+}
+
+/// A port and the elements that its packets go through.
+struct Lane {
+    port: Port,
+    /// What is about to leave through the port, from the other lane's elements.
+    train: Train,
+    direction: Direction<WirePacket>,
+    /// Counters when measuring last began.
+    baseline: Counters,
+    /// Whether the port may have a packet for us.
+    readable: bool,
+    /// Whether the port works: once reading fails it is left alone.
+    alive: bool,
+}
+
+/// What was measured since measuring last began.
+struct Measured {
+    since: Time,
+    cpu_before: Span,
+    lateness: Times,
+    intake_gap: Times,
+    drops: Drops,
+    reads: [u64; 2],
+    failure: Option<String>,
+}
+
+/// What a link says of itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    pub(crate) elapsed: Span,
+    pub(crate) cpu: Span,
+    pub(crate) lateness: Times,
+    pub(crate) intake_gap: Times,
+    pub(crate) drops: Drops,
+    pub(crate) counters: [Counters; 2],
+    pub(crate) reads: [u64; 2],
+    pub(crate) failure: Option<String>,
+}
+
+impl Snapshot {
+    /// What remains to be said when the thread does not answer.
+    pub(crate) fn of_a_dead_thread() -> Snapshot {
+        Snapshot {
+            elapsed: Span::ZERO,
+            cpu: Span::ZERO,
+            lateness: Times::new(),
+            intake_gap: Times::new(),
+            drops: Drops::default(),
+            counters: [Counters::default(), Counters::default()],
+            reads: [0, 0],
+            failure: Some("its thread has died".into()),
+        }
+    }
+}
+
+/// Attempts to put a packet out when the kernel says that it has no room at present.
+const ATTEMPTS: usize = 3;
+
+impl RunningLink {
+    pub(crate) fn new(ports: [Port; 2], link: Link<WirePacket>) -> RunningLink {
+        let [left, right] = ports;
+        let lane = |port, direction| Lane {
+            port,
+            train: Train::default(),
+            direction,
+            baseline: Counters::default(),
+            readable: true,
+            alive: true,
+        };
+        RunningLink {
+            lanes: [lane(left, link.up), lane(right, link.down)],
+            burst: 0,
+            measured: Measured {
+                since: timing::now(),
+                cpu_before: Span::ZERO,
+                lateness: Times::new(),
+                intake_gap: Times::new(),
+                drops: Drops::default(),
+                reads: [0, 0],
+                failure: None,
+            },
+        }
+    }
+
+    /// Reads one packet or super-packet from each port that may have one. Whether one of them may
+    /// have another.
+    pub(crate) fn take_in(&mut self) -> bool {
+        self.take_in_from(0);
+        self.take_in_from(1);
+        self.lanes.iter().any(|lane| lane.readable)
+    }
+
+    fn take_in_from(&mut self, side: usize) {
+        let lane = &mut self.lanes[side];
+        if !lane.readable {
+            return;
+        }
+        let drops = &mut self.measured.drops;
+        match lane.port.read() {
+            Ok(Intake::Packet(header, bytes)) => {
+                let now = timing::now();
+                self.burst += 1;
+                self.measured.reads[side] += 1;
+                let direction = &mut lane.direction;
+                let taken = segment::split(bytes, header, self.burst, |packet| {
+                    direction.enqueue(now, packet);
+                });
+                match taken {
+                    Ok(()) => {}
+                    Err(Refused::Malformed) => drops.unreadable += 1,
+                    Err(Refused::OutOfMemory) => drops.no_memory += 1,
+                }
+            }
+            Ok(Intake::Foreign) => {}
+            Ok(Intake::Unreadable) => drops.unreadable += 1,
+            Ok(Intake::Empty) => lane.readable = false,
+            Err(error) => {
+                lane.readable = false;
+                lane.alive = false;
+                let side = ["left", "right"][side];
+                self.measured.failure.get_or_insert(format!("{side} port: {error}"));
+            }
+        }
+    }
+
+    /// When a packet may be due, and in which lane.
+    pub(crate) fn next_due(&self) -> Option<(Time, usize)> {
+        let due = |side: usize| self.lanes[side].direction.next_event().map(|time| (time, side));
+        due(0).into_iter().chain(due(1)).min()
+    }
+
+    /// Puts the next packet of a lane that is due by `now` aboard a train, which departs first if
+    /// the packet cannot join it.
+    pub(crate) fn put_out(&mut self, from: usize, now: Time) {
+        if let Some((intended, packet)) = self.lanes[from].direction.dequeue(now) {
+            let to = 1 - from;
+            if !self.lanes[to].train.admits(&packet) {
+                self.depart(to);
+            }
+            self.lanes[to].train.push(intended, packet);
+        }
+    }
+
+    /// Lets every train depart.
+    pub(crate) fn flush(&mut self) {
+        self.depart(0);
+        self.depart(1);
+    }
+
+    fn depart(&mut self, side: usize) {
+        let Lane { port, train, .. } = &mut self.lanes[side];
+        if train.is_empty() {
+            return;
+        }
+        train.couple();
+        let now = timing::now();
+        train.intended().for_each(|intended| self.measured.lateness.record(now.since(intended)));
+        if !write(port, train) {
+            self.measured.drops.not_put_out += train.len() as u64;
+        }
+        train.clear();
+    }
+
+    /// What to wait on for each port to have a packet.
+    pub(crate) fn sources(&self) -> [BorrowedFd<'_>; 2] {
+        self.lanes.each_ref().map(|lane| lane.port.as_fd())
+    }
+
+    /// Notes that a port may have a packet.
+    ///
+    /// # Errors
+    /// When the port is dead: what not to wait on any more.
+    pub(crate) fn offer(&mut self, side: usize) -> Result<(), BorrowedFd<'_>> {
+        let lane = &mut self.lanes[side];
+        lane.readable = lane.alive;
+        if lane.alive { Ok(()) } else { Err(lane.port.as_fd()) }
+    }
+
+    /// Notes for how long the ports were not looked at.
+    pub(crate) fn note_gap(&mut self, gap: Span) {
+        self.measured.intake_gap.record(gap);
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let measured = &self.measured;
+        Snapshot {
+            elapsed: timing::now().since(measured.since),
+            cpu: timing::thread_cpu_time().saturating_sub(measured.cpu_before),
+            lateness: measured.lateness.clone(),
+            intake_gap: measured.intake_gap.clone(),
+            drops: measured.drops,
+            reads: measured.reads,
+            counters: self
+                .lanes
+                .each_ref()
+                .map(|lane| since(&lane.direction.counters(), &lane.baseline)),
+            failure: measured.failure.clone(),
+        }
+    }
+
+    /// Starts measuring anew. A failure is not forgotten: the port stays dead.
+    pub(crate) fn reset(&mut self) {
+        let measured = &mut self.measured;
+        measured.since = timing::now();
+        measured.cpu_before = timing::thread_cpu_time();
+        measured.lateness.reset();
+        measured.intake_gap.reset();
+        measured.drops = Drops::default();
+        measured.reads = [0, 0];
+        for lane in &mut self.lanes {
+            lane.baseline = lane.direction.counters();
+        }
+    }
+}
+
+/// Whether the kernel took it.
+fn write(port: &Port, train: &mut Train) -> bool {
+    for _ in 0..ATTEMPTS {
+        match port.write(train) {
+            Ok(()) => return true,
+            Err(error) if is_temporary(&error) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+fn is_temporary(error: &io::Error) -> bool {
+    let no_buffers = rustix::io::Errno::NOBUFS.raw_os_error();
+    error.kind() == io::ErrorKind::WouldBlock
+        || error.kind() == io::ErrorKind::Interrupted
+        || error.raw_os_error() == Some(no_buffers)
+}

@@ -1,0 +1,115 @@
+//! Packets that leave in one write.
+//!
+//! Wire packets that fell due while the thread slept are put out back to back. Those that follow on
+//! each other in one TCP super-packet can be put out as one again, as a network card whose
+//! interrupts are as far apart hands them to its host (generic receive offload): the host then
+//! handles and acknowledges them together. What one write costs, the host's own work included, is
+//! most of what an emulator costs, so this more than halves it (numbers in `docs/emu.md`).
+//!
+//! Elements have long decided about each packet. A packet that one of them marked does not travel
+//! with one that was not.
+
+use std::io::IoSlice;
+
+use midspan_path::Packet;
+use midspan_units::Time;
+
+use crate::packet::WirePacket;
+use crate::segment::{self, SEQUENCE};
+use crate::vnet::{Gso, Transport, VnetHeader};
+
+/// One packet, or several that are consecutive segments of a TCP super-packet. With each the time at
+/// which it was to leave.
+#[derive(Debug, Default)]
+pub(crate) struct Train {
+    packets: Vec<(Time, WirePacket)>,
+    bytes: usize,
+}
+
+impl Train {
+    /// Most packets in one.
+    pub(crate) const LONGEST: usize = 32;
+
+    /// Whether `packet` may join.
+    pub(crate) fn admits(&self, packet: &WirePacket) -> bool {
+        let Some((_, last)) = self.packets.last() else { return true };
+        let (Some(ours), Some(theirs)) = (last.segment, packet.segment) else { return false };
+        let full = last.ip().len() - usize::from(ours.payload_at) == usize::from(ours.size);
+        let next = last.word(SEQUENCE + ours.transport_at).wrapping_add(u32::from(ours.size));
+        full && packet.burst() == last.burst()
+            && packet.word(SEQUENCE + theirs.transport_at) == next
+            && packet.ecn() == last.ecn()
+            && self.packets.len() < Train::LONGEST
+            && self.bytes + packet.ip().len() <= usize::from(u16::MAX)
+    }
+
+    pub(crate) fn push(&mut self, intended: Time, packet: WirePacket) {
+        self.bytes += packet.ip().len();
+        self.packets.push((intended, packet));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.packets.clear();
+        self.bytes = 0;
+    }
+
+    /// When each packet was to leave.
+    pub(crate) fn intended(&self) -> impl Iterator<Item = Time> {
+        self.packets.iter().map(|(intended, _)| *intended)
+    }
+
+    /// Makes the first packet's headers those of the whole, once all are aboard.
+    pub(crate) fn couple(&mut self) {
+        let [(_, first), rest @ ..] = &mut self.packets[..] else { return };
+        let (Some((_, last)), Some(segment)) = (rest.last(), first.segment) else { return };
+        let payload_at = usize::from(segment.payload_at);
+        let more: usize = rest.iter().map(|(_, packet)| packet.ip().len() - payload_at).sum();
+        let flags = segment::last_flags(last.ip(), segment);
+        segment::lengthen(first.ip_mut(), segment, more, flags);
+    }
+
+    /// The first packet's headers: those of the train. There must be one.
+    pub(crate) fn head(&self) -> &WirePacket {
+        &self.packets[0].1
+    }
+
+    /// What the kernel has to know of it.
+    pub(crate) fn header(&self) -> VnetHeader {
+        let head = self.head();
+        let gso = head
+            .segment
+            .filter(|_| self.len() > 1)
+            .map(|segment| Gso { transport: Transport::Tcp, size: segment.size });
+        VnetHeader { partial: head.partial, gso }
+    }
+
+    /// Bytes of headers before the payload, if it is a super-packet.
+    pub(crate) fn headers(&self) -> u16 {
+        self.head().segment.map_or(0, |segment| segment.payload_at)
+    }
+
+    /// Hands `framing` and the train, in pieces, to `write`.
+    pub(crate) fn write<T>(
+        &mut self,
+        framing: &[u8],
+        write: impl FnOnce(&[IoSlice<'_>]) -> T,
+    ) -> T {
+        let mut pieces = [IoSlice::new(&[]); Train::LONGEST];
+        let count = self.len();
+        let [(_, first), rest @ ..] = &mut self.packets[..] else { return write(&[]) };
+        let payload_at = first.segment.map_or(0, |segment| usize::from(segment.payload_at));
+        pieces[0] = IoSlice::new(first.framed(framing));
+        for (piece, (_, packet)) in pieces[1..].iter_mut().zip(rest) {
+            *piece = IoSlice::new(&packet.ip()[payload_at..]);
+        }
+        write(&pieces[..count])
+    }
+}
