@@ -83,7 +83,7 @@ pub struct LegConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsConfig {
-    /// Flows at one time. Absent: what the descriptor limit allows.
+    /// Flows at one time. Absent: what the descriptor limit allows, which is never exceeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
     /// Flows at one time of one client address. Absent: as many as in all.

@@ -70,7 +70,7 @@ counters! {
     refused_flows_per_client,
     /// Connections refused: the limit of buffered bytes is reached.
     refused_buffered,
-    /// Connections refused: the process or system has no descriptor left.
+    /// Connections refused: the system has no descriptor left for their server leg.
     refused_descriptors,
     /// Connections refused: the kernel had no memory for them, or their socket failed at once.
     refused_errors,

@@ -51,7 +51,16 @@ impl Shared {
             set => set,
         };
         let descriptors = Descriptors::share_out(workers);
-        let flows = config.limits.flows.unwrap_or(descriptors.flows);
+        let flows = descriptors.limit(&config);
+        if let Some(wanted) = config.limits.flows
+            && wanted > flows
+        {
+            tracing::warn!(
+                wanted,
+                flows,
+                "limits.flows is cut to what the descriptor limit allows"
+            );
+        }
         let flows_per_client = config.limits.flows_per_client.unwrap_or(flows);
         let flag = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let ends = (0..workers)
@@ -130,10 +139,16 @@ impl Descriptors {
         Self::of(limit.unwrap_or(1 << 20).min(1 << 20), workers)
     }
 
+    /// How many flows may be open at one time. Never more than there are descriptors for: with
+    /// some to spare a connection too many can be taken, and reset, instead of waiting for ever.
+    fn limit(self, config: &Config) -> u32 {
+        config.limits.flows.unwrap_or(u32::MAX).min(self.flows)
+    }
+
     fn of(limit: u64, workers: usize) -> Descriptors {
         /// Standard streams, signals, nft, logs.
         const PROGRAM: u64 = 48;
-        /// epoll, wake-up, listeners, spare.
+        /// epoll, wake-up, listeners, a connection to be refused.
         const WORKER: u64 = 6;
         let pipes_per_worker = limit / 8 / workers as u64;
         let taken = PROGRAM + workers as u64 * (WORKER + 2 * pipes_per_worker);
@@ -155,9 +170,9 @@ impl Monitor {
         self.0.snapshot()
     }
 
-    /// Flows that may be open at one time: as configured, or what the descriptor limit allows.
+    /// Flows that may be open at one time: as configured, within what the descriptor limit allows.
     pub fn flow_limit(&self) -> u32 {
-        self.0.config.limits.flows.unwrap_or(self.0.descriptors.flows)
+        self.0.descriptors.limit(&self.0.config)
     }
 }
 

@@ -175,10 +175,8 @@ pub(crate) enum NotAccepted {
     NoneWaiting,
     /// This one failed; the next may not.
     Failed,
-    /// No descriptor is left for it.
-    NoDescriptor,
-    /// No memory is left for it.
-    NoMemory,
+    /// Neither this one nor the next can be, for lack of descriptors or memory.
+    NoRoom,
 }
 
 pub(crate) fn accept(listener: impl AsFd) -> Result<Accepted, NotAccepted> {
@@ -186,8 +184,7 @@ pub(crate) fn accept(listener: impl AsFd) -> Result<Accepted, NotAccepted> {
     let (socket, client) =
         rustix::net::acceptfrom_with(listener, flags).map_err(|error| match error {
             Errno::AGAIN => NotAccepted::NoneWaiting,
-            Errno::MFILE | Errno::NFILE => NotAccepted::NoDescriptor,
-            Errno::NOBUFS | Errno::NOMEM => NotAccepted::NoMemory,
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => NotAccepted::NoRoom,
             // What accept(2) passes on from the new connection's own network errors.
             _ => NotAccepted::Failed,
         })?;

@@ -11,7 +11,6 @@ use midspan_split::{Cause, Leg, Refusal, Watermarks};
 use midspan_units::ByteSize;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use socket2::Socket;
 
@@ -26,7 +25,7 @@ use crate::socket::{self, Accepted, Family, NotAccepted};
 const EVENTS: usize = 512;
 /// Connections taken from a listener at a time.
 const ACCEPTS: usize = 64;
-/// How long a listener rests when the kernel has no memory for its connections.
+/// How long a listener rests when the system has no room for its connections.
 const REST: Duration = Duration::from_millis(10);
 /// How long a draining relay still takes connections: those whose handshake was under way when
 /// the rules that brought them were removed.
@@ -46,8 +45,6 @@ pub(crate) struct Worker {
     listeners: Vec<OwnedFd>,
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
-    /// Given up to take and refuse a connection when there is no descriptor left.
-    spare: Option<OwnedFd>,
     clients: Vec<IpNet>,
     marks: Watermarks,
     flows: Slab<LiveFlow>,
@@ -83,7 +80,6 @@ impl Worker {
             epoll,
             listeners,
             rest_until: None,
-            spare: Some(spare()?),
             clients: IpNet::aggregate(&config.clients),
             marks: Watermarks::up_to(config.buffer.as_bytes()),
             flows: Slab::new(),
@@ -214,12 +210,7 @@ impl Worker {
                 Ok(accepted) => self.take(accepted),
                 Err(NotAccepted::NoneWaiting) => return,
                 Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
-                Err(NotAccepted::NoDescriptor) => {
-                    if !self.refuse_with_spare(listener) {
-                        return self.rest();
-                    }
-                }
-                Err(NotAccepted::NoMemory) => return self.rest(),
+                Err(NotAccepted::NoRoom) => return self.rest(),
             }
         }
     }
@@ -296,22 +287,6 @@ impl Worker {
             }
             Ok(flow)
         })
-    }
-
-    /// Out of descriptors: uses the spare one to reset the next client, which otherwise would
-    /// wait in the listener and keep it readable. False if there is no spare one to be had.
-    fn refuse_with_spare(&mut self, listener: usize) -> bool {
-        if self.spare.take().is_none() {
-            self.spare = spare().ok();
-            return self.spare.is_some();
-        }
-        if let Some(fd) = self.listeners.get(listener)
-            && socket::accept(fd).is_ok()
-        {
-            self.counters().refused_descriptors.add(1);
-        }
-        self.spare = spare().ok();
-        true
     }
 
     /// Stops watching the listeners for a while, rather than be told over and over of
@@ -394,11 +369,6 @@ impl Worker {
 
 fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Result<()> {
     Ok(epoll::add(epoll, fd, EventData::new_u64(word), flags)?)
-}
-
-fn spare() -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open("/dev/null", flags, Mode::empty())?)
 }
 
 fn count_abort(counters: &Counters, cause: Cause) {

@@ -12,6 +12,8 @@ mod rules;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_sys::netlink::{Family, Netlink};
@@ -27,6 +29,9 @@ pub struct Interception {
     families: Vec<Family>,
     mark: u32,
 }
+
+/// How long the rules of a relay that was killed a moment ago may take to go.
+const LAST_OF_THE_KILLED: Duration = Duration::from_secs(1);
 
 /// Why connections cannot be intercepted.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +62,16 @@ impl Interception {
     pub fn install(config: &Config) -> Result<Interception, InterceptionError> {
         let clients = IpNet::aggregate(&config.clients);
         let mut nft = Nft::start().map_err(InterceptionError::Start)?;
-        nft.run(&rules::table(&clients, config.port, config.mark))?;
+        let table = rules::table(&clients, config.port, config.mark);
+        let patience = Instant::now() + LAST_OF_THE_KILLED;
+        loop {
+            match nft.run(&table) {
+                Err(InterceptionError::Taken) if Instant::now() < patience => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                result => break result?,
+            }
+        }
         let wanted = |family| clients.iter().any(|prefix| family_of(prefix) == family);
         let families = [Family::Inet, Family::Inet6].into_iter().filter(|&f| wanted(f)).collect();
         let installed = Interception { nft, families, mark: config.mark };
