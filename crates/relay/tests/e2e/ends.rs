@@ -4,6 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::thread;
 
+use midspan_sys::sockdiag::tcp_sockets;
+
 use crate::process::RelayProcess;
 use crate::world::{CLIENT, SERVER, World, abort, assert_reset, ip};
 
@@ -46,6 +48,28 @@ fn a_client_may_use_the_relays_port_number_as_its_own() {
     (&near).read_to_string(&mut text).unwrap();
     assert_eq!(text, "hello");
     assert_eq!(relay.counts()["accepted"], 1);
+}
+
+#[test]
+fn each_leg_has_its_own_congestion_control_and_buffers() {
+    let Some(world) = World::new() else { return };
+    let settings = "[client_leg]\ncongestion_control = \"reno\"\nreceive_buffer = \"64 KiB\"\n\
+        [server_leg]\ncongestion_control = \"cubic\"\nreceive_buffer = \"4 MiB\"\n";
+    let _relay = RelayProcess::start(&world.relay, settings);
+    for (client, server) in CLIENT.into_iter().zip(SERVER) {
+        let (_near, _far) = world.pair(server);
+        let sockets = world.relay.run(tcp_sockets).unwrap().unwrap();
+        let to = |address| {
+            let address = ip(address);
+            sockets.iter().find(move |socket| socket.remote.ip() == address).unwrap()
+        };
+        assert_eq!(to(client).congestion_control, "reno");
+        assert_eq!(to(server).congestion_control, "cubic");
+        // The handshake's window scale fits the buffer.
+        let window_scale = |address| to(address).info.wscale >> 4;
+        assert!(window_scale(client) <= 1, "{}", window_scale(client));
+        assert!(window_scale(server) >= 6, "{}", window_scale(server));
+    }
 }
 
 #[test]
