@@ -3,7 +3,8 @@
 
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_sys::netlink::{Netlink, Route};
@@ -73,7 +74,9 @@ impl World {
             route(&mut netlink, "0.0.0.0", 0, link, Some("10.2.0.1"))?;
             route(&mut netlink, "::", 0, link, Some("fd02::1"))
         })??;
-        Ok(World { client, relay, server })
+        let world = World { client, relay, server };
+        world.relay.run(|| CLIENT.into_iter().chain(SERVER).for_each(await_link))?;
+        Ok(world)
     }
 
     /// A listener of the server on a port of the kernel's choice.
@@ -145,6 +148,19 @@ fn up(netlink: &mut Netlink, name: &str, addresses: &[&str]) -> io::Result<u32> 
         route(netlink, address, prefix, link, None)?;
     }
     Ok(link)
+}
+
+/// Waits until a neighbour answers. A link that was just set up drops what is sent on it until the
+/// kernel has taken note that its peer is up too.
+fn await_link(neighbour: &str) {
+    let closed = SocketAddr::new(ip(neighbour), 9);
+    let start = Instant::now();
+    while let Err(error) = TcpStream::connect_timeout(&closed, Duration::from_millis(50))
+        && error.kind() != ErrorKind::ConnectionRefused
+    {
+        assert!(start.elapsed() < PATIENCE, "no link to {neighbour}: {error}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Routes the network of `destination/prefix`.
