@@ -51,6 +51,8 @@ impl Engine {
         for (fd, name) in links.iter().flat_map(RunningLink::sources).zip(0..) {
             watch(fd, name)?;
         }
+        // A kernel that cannot wait for nanoseconds (before 5.11) says so here and not in the loop.
+        epoll::wait(&epoll, &mut [const { MaybeUninit::uninit() }; 1], Some(&Timespec::default()))?;
         Ok(Engine { links, wake, commands, epoll })
     }
 

@@ -113,3 +113,92 @@ impl Train {
         write(&pieces[..count])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::segment::split;
+    use crate::vnet::Partial;
+
+    const HEADERS: usize = 52;
+
+    /// A TCP super-packet over IPv4 that ends with FIN and PSH, with its partial checksum.
+    fn super_packet(payload: usize, size: u16) -> (Vec<u8>, VnetHeader) {
+        let mut bytes = vec![0; HEADERS + payload];
+        bytes[0] = 0x45;
+        bytes[1] = 0x02; // ECT(0)
+        let total = bytes.len() as u16;
+        bytes[2..4].copy_from_slice(&total.to_be_bytes());
+        bytes[9] = 6;
+        let sum = crate::checksum::sum(&bytes[..20]);
+        bytes[10..12].copy_from_slice(&(!sum).to_be_bytes());
+        bytes[32] = 0x80;
+        bytes[33] = 0x19; // ACK, PSH, FIN
+        bytes[36..38].copy_from_slice(&(total - 20 + 6).to_be_bytes());
+        bytes[HEADERS..].iter_mut().zip(0u8..=250).for_each(|(byte, i)| *byte = i);
+        let partial = Some(Partial { start: 20, field: 16 });
+        (bytes, VnetHeader { partial, gso: Some(Gso { transport: Transport::Tcp, size }) })
+    }
+
+    fn segments(payload: usize, size: u16, burst: u64) -> Vec<WirePacket> {
+        let (bytes, header) = super_packet(payload, size);
+        let mut segments = Vec::new();
+        split(&bytes, header, burst, |segment| segments.push(segment)).unwrap();
+        segments
+    }
+
+    /// What the train puts out, without framing.
+    fn bytes_of(train: &mut Train) -> Vec<u8> {
+        train.couple();
+        train.write(&[], |pieces| pieces.iter().flat_map(|piece| piece.to_vec()).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_cut_and_coupled_is_what_it_was(payload in 1usize..40_000, size in 1300u16..9000) {
+            let (whole, header) = super_packet(payload, size);
+            let mut train = Train::default();
+            for segment in segments(payload, size, 1) {
+                prop_assert!(train.admits(&segment));
+                train.push(Time::ZERO, segment);
+            }
+            prop_assert!(bytes_of(&mut train) == whole);
+            let single = payload <= usize::from(size);
+            let expected = VnetHeader { gso: header.gso.filter(|_| !single), ..header };
+            prop_assert_eq!(train.header(), expected);
+        }
+    }
+
+    #[test]
+    fn only_the_next_segment_of_the_same_kind_may_join() {
+        let mut train = Train::default();
+        let first = || segments(10_000, 1448, 1).swap_remove(0);
+        train.push(Time::ZERO, first());
+        assert!(train.admits(&segments(10_000, 1448, 1)[1]));
+        assert!(!train.admits(&first()), "the same again");
+        assert!(!train.admits(&segments(10_000, 1448, 1)[2]), "one was dropped in between");
+        assert!(!train.admits(&segments(10_000, 1448, 2)[1]), "another super-packet");
+        let mut marked = segments(10_000, 1448, 1).swap_remove(1);
+        marked.mark_ce();
+        assert!(!train.admits(&marked), "marked");
+        train.clear();
+        train.push(Time::ZERO, segments(2000, 1448, 1).swap_remove(1));
+        assert!(!train.admits(&segments(2000, 1448, 1)[1]), "nothing follows the last");
+    }
+
+    #[test]
+    fn a_train_has_an_end() {
+        let mut train = Train::default();
+        let mut departed = 0;
+        for segment in segments(60_000, 1448, 1) {
+            if !train.admits(&segment) {
+                departed += train.len();
+                train.clear();
+            }
+            train.push(Time::ZERO, segment);
+        }
+        assert_eq!((departed, departed + train.len()), (Train::LONGEST, 42));
+    }
+}
