@@ -84,7 +84,7 @@ pub struct Relay {
 
 impl Relay {
     /// Starts workers and then interception, in the calling thread's network namespace. The
-    /// interception ends with the calling thread.
+    /// interception ends with the calling thread. SIGPIPE must be ignored, as it is in Rust programs.
     ///
     /// # Errors
     /// When a setting cannot be used, the port is taken, a privilege is missing, or the rules are

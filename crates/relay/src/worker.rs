@@ -378,7 +378,10 @@ fn count_abort(counters: &Counters, cause: Cause) {
         Cause::Reset(Leg::Client) => &counters.reset_by_client,
         Cause::Reset(Leg::Server) => &counters.reset_by_server,
         Cause::Stopped => &counters.stopped,
-        Cause::Inconsistent => &counters.inconsistent,
+        Cause::Inconsistent => {
+            tracing::error!("{cause}, which is a fault of the relay; both legs are reset");
+            &counters.inconsistent
+        }
     };
     count.add(1);
 }
