@@ -107,8 +107,10 @@ impl Topology {
         )?;
         let [access, wide]: [midspan_path::Link<WirePacket>; 2] =
             elements.links.try_into().map_err(|_| anyhow!("a path of two links has two links"))?;
-        let access = midspan_emu::start(link("access", &ue, &mec), access)?;
-        let wide = midspan_emu::start(link("wide", &mec, &server), wide)?;
+        let [access, wide] = midspan_emu::start_together([
+            (link("access", &ue, &mec), access),
+            (link("wide", &mec, &server), wide),
+        ])?;
         let (on_ue, on_server) =
             (&*spec.hosts.ue.congestion_control, &*spec.hosts.server.congestion_control);
         // The relay's legs choose for themselves; a route's choice would come before theirs.
