@@ -1,7 +1,7 @@
 //! The folder that a sweep leaves: records, machine, scenario, report.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -15,12 +15,13 @@ const MACHINE: &str = "machine.json";
 const EXPLANATIONS: &str = "explanations.txt";
 const COMMAND: &str = "command.txt";
 
-/// A results folder that is open for more records.
+/// A results folder.
 #[derive(Debug)]
 pub struct Results {
     directory: PathBuf,
-    records: File,
     done: Vec<Record>,
+    /// Bytes of the records' file up to the end of the last whole line.
+    whole: u64,
 }
 
 impl Results {
@@ -37,7 +38,7 @@ impl Results {
         write(&directory.join(SCENARIO), scenario_text)?;
         write(&directory.join(MACHINE), &format!("{machine}\n"))?;
         write(&directory.join(COMMAND), &format!("{command}\n"))?;
-        Results::open(directory)
+        Results::read(directory)
     }
 
     /// A folder that exists, with the records that are in it. A last line that was cut off is
@@ -45,7 +46,7 @@ impl Results {
     ///
     /// # Errors
     /// When it cannot be read, or holds something else than records.
-    pub fn open(directory: &Path) -> Result<Results> {
+    pub fn read(directory: &Path) -> Result<Results> {
         let path = directory.join(RECORDS);
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -53,13 +54,7 @@ impl Results {
         };
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
         let done = record::parse_lines(&text[..whole], &path.display().to_string())?;
-        let records = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .and_then(|file| file.set_len(whole as u64).map(|()| file))
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Results { directory: directory.to_owned(), records, done })
+        Ok(Results { directory: directory.to_owned(), done, whole: whole as u64 })
     }
 
     /// The newest folder below `base` with unfinished results of this very scenario.
@@ -71,7 +66,7 @@ impl Results {
         let mut folders: Vec<PathBuf> =
             fs::read_dir(base).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
         folders.sort();
-        let newest = folders.into_iter().rev().find_map(|folder| Results::open(&folder).ok())?;
+        let newest = folders.into_iter().rev().find_map(|folder| Results::read(&folder).ok())?;
         let same = newest.done.first()?.digest == scenario.digest();
         (same && is_unfinished(&newest.done)).then_some(newest)
     }
@@ -91,11 +86,19 @@ impl Results {
     /// # Errors
     /// When it cannot be written.
     pub fn add(&mut self, record: Record) -> Result<()> {
-        let line = serde_json::to_string(&record)?;
-        writeln!(self.records, "{line}")
-            .and_then(|()| self.records.flush())
-            .with_context(|| format!("cannot write {RECORDS}"))?;
+        let line = format!("{}\n", serde_json::to_string(&record)?);
+        let path = self.directory.join(RECORDS);
+        self.append(&path, &line).with_context(|| format!("cannot write {}", path.display()))?;
         self.done.push(record);
+        Ok(())
+    }
+
+    /// Puts a line after the last whole one, in the place of one that was cut off.
+    fn append(&mut self, path: &Path, line: &str) -> io::Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.set_len(self.whole)?;
+        file.write_all(line.as_bytes())?;
+        self.whole += line.len() as u64;
         Ok(())
     }
 

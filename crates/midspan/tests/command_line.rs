@@ -9,7 +9,8 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use midspan_scenario::record::{self, Outcome, Record, Variant};
+use midspan_lab::results::Results;
+use midspan_scenario::record::{Outcome, Record, Variant};
 
 const TINY: &str = r#"
 name = "tiny"
@@ -20,7 +21,7 @@ variants = ["none", "midspan"]
 
 [path.access]
 up = [{ rate = { rate = "20 Mbit/s", queue = { bytes = "100 KB" } } }, { delay = "2 ms" }]
-down = [{ delay = "2 ms" }]
+down = [{ rate = { rate = "20 Mbit/s", queue = { bytes = "100 KB" } } }, { delay = "2 ms" }]
 
 [path.wide]
 up = [{ delay = "5 ms" }]
@@ -63,8 +64,7 @@ impl Folder {
     }
 
     fn records(&self) -> Vec<Record> {
-        let file = self.sweeps()[0].join("records.jsonl");
-        record::parse_lines(&fs::read_to_string(&file).unwrap(), "records").unwrap()
+        Results::read(&self.sweeps()[0]).unwrap().records().to_vec()
     }
 }
 
@@ -208,10 +208,10 @@ fn an_ordinary_user_can_run_the_lab_where_the_kernel_allows_it() {
         return;
     }
     let sweep = fs::read_dir(place.path().join("out")).unwrap().next().unwrap().unwrap();
-    let records = fs::read_to_string(sweep.path().join("records.jsonl")).unwrap();
-    let records = record::parse_lines(&records, "records").unwrap();
-    assert_eq!(records.len(), 4, "{said}");
-    let failed = records.iter().any(|record| matches!(record.outcome, Outcome::Failed { .. }));
+    let results = Results::read(&sweep.path()).unwrap();
+    assert_eq!(results.records().len(), 4, "{said}");
+    let failed =
+        results.records().iter().any(|record| matches!(record.outcome, Outcome::Failed { .. }));
     assert!(!failed, "{said}");
 }
 

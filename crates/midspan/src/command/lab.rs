@@ -193,7 +193,7 @@ fn compare(directories: &[PathBuf], reference: &Path, out: Option<PathBuf>) -> R
 }
 
 fn open(directory: &Path) -> Result<(Results, String)> {
-    let results = Results::open(directory).map_err(|error| BadInput::new(format!("{error:#}")))?;
+    let results = Results::read(directory).map_err(|error| BadInput::new(format!("{error:#}")))?;
     let text = results.scenario_text().map_err(|error| {
         BadInput::new(format!("{error:#}; give a folder that `midspan lab run` made"))
     })?;

@@ -14,17 +14,17 @@ use midspan_scenario::record::Variant;
 use midspan_scenario::{CellSpec, Scenario};
 
 /// The program under test.
-pub fn midspan() -> Command {
+pub(crate) fn midspan() -> Command {
     Command::new(program())
 }
 
 /// Where it is.
-pub fn program() -> &'static Path {
+pub(crate) fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_midspan"))
 }
 
 /// Whether network namespaces can be made and nft is there; says so if not.
-pub fn can_run() -> bool {
+pub(crate) fn can_run() -> bool {
     let can = midspan_sys::netns::Netns::create().is_ok() && has("nft");
     if !can {
         eprintln!("skipped: needs root (or a user namespace) and nft");
@@ -33,7 +33,7 @@ pub fn can_run() -> bool {
 }
 
 /// Whether a program is installed; says so if not.
-pub fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
     let found = found.is_ok_and(|output| output.status.success());
     if !found {
@@ -43,7 +43,7 @@ pub fn has(program: &str) -> bool {
 }
 
 /// 50 Mbit/s with a loss on the radio that hurts, 1 ms to the MEC and 20 ms in all.
-pub fn lossy_path() -> CellSpec {
+pub(crate) fn lossy_path() -> CellSpec {
     let text = r#"
         name = "lossy"
         title = "A path for tests"
@@ -73,13 +73,13 @@ pub fn lossy_path() -> CellSpec {
 }
 
 /// A network with the relay running on its MEC. The relay ends with it.
-pub struct Network {
-    pub relay: Proxy,
-    pub topology: Topology,
+pub(crate) struct Network {
+    pub(crate) relay: Proxy,
+    pub(crate) topology: Topology,
 }
 
 impl Network {
-    pub fn with_relay() -> Network {
+    pub(crate) fn with_relay() -> Network {
         let spec = lossy_path();
         let variant = Variant::Midspan;
         let backend = Backend::available();
@@ -89,7 +89,7 @@ impl Network {
     }
 
     /// Whether a connection of the UE has an end at the MEC.
-    pub fn is_split(&self, port: u16) -> bool {
+    pub(crate) fn is_split(&self, port: u16) -> bool {
         let sockets = self.topology.mec.run(midspan_sys::sockdiag::tcp_sockets).unwrap().unwrap();
         sockets.iter().any(|socket| socket.local.port() == port)
     }
