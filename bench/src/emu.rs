@@ -1,4 +1,3 @@
-use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -53,6 +52,15 @@ enum Kind {
     Tun,
     /// A veth pair and a packet socket at each end.
     Packet,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Tun => "tun",
+            Kind::Packet => "packet",
+        }
+    }
 }
 
 /// One run's numbers, one JSON object a line in the raw results.
@@ -112,9 +120,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             }
         }
     }
+    let summary = summary(&runs);
+    print!("\n{summary}");
     if options.record {
         let table: Vec<String> = std::iter::once(header()).chain(runs.iter().map(row)).collect();
-        let directory: PathBuf = record::keep("emu", &runs, &(table.join("\n") + "\n"))?;
+        let text = format!("{}\n\n{summary}", table.join("\n"));
+        let directory = record::keep("emu", &runs, &text)?;
         println!("kept in {}", directory.display());
     }
     Ok(())
@@ -197,59 +208,79 @@ fn numbers(
     }
 }
 
+/// Widths of the table's columns but the last, and what stands above them.
+const COLUMNS: [(usize, &str, &str); 13] = [
+    (7, "backend", ""),
+    (6, "RTT", "ms"),
+    (4, "rep", ""),
+    (8, "goodput", "Mbit/s"),
+    (7, "of max", "%"),
+    (6, "CPU", "%"),
+    (8, "p50", "us late"),
+    (8, "p99", "us late"),
+    (8, "p99.9", "us late"),
+    (8, "worst", "us late"),
+    (8, "gap p99", "us"),
+    (6, "queue", "drops"),
+    (6, "lost", ""),
+];
+
 fn header() -> String {
-    format!(
-        "{:8} {:>6} {:>3} {:>8} {:>6} {:>5} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6}  {}",
-        "backend",
-        "RTT",
-        "rep",
-        "goodput",
-        "of max",
-        "CPU",
-        "p50",
-        "p99",
-        "p99.9",
-        "worst",
-        "gap p99",
-        "queue",
-        "lost",
-        "trusted"
-    ) + "\n"
-        + &format!(
-            "{:8} {:>6} {:>3} {:>8} {:>6} {:>5} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6}",
-            "",
-            "ms",
-            "",
-            "Mbit/s",
-            "%",
-            "%",
-            "us late",
-            "us late",
-            "us late",
-            "us late",
-            "us",
-            "drops",
-            ""
-        )
+    let names = COLUMNS.map(|(_, name, _)| name.to_owned());
+    let units = COLUMNS.map(|(_, _, unit)| unit.to_owned());
+    line(names, "trusted") + "\n" + line(units, "").trim_end()
 }
 
 fn row(run: &Run) -> String {
     let late = &run.lateness_us;
-    format!(
-        "{:8} {:>6} {:>3} {:>8.1} {:>6.1} {:>5.1} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>6} {:>6}  {}",
-        format!("{:?}", run.backend).to_lowercase(),
-        run.rtt_ms,
-        run.repetition,
-        run.goodput_mbps,
-        100.0 * run.goodput_share,
-        100.0 * run.cpu_share,
-        late.p50,
-        late.p99,
-        late.p999,
-        late.max,
-        run.intake_gap_us.p99,
-        run.queue_drops,
-        run.unintended_drops,
-        run.reason.as_deref().unwrap_or("yes"),
-    )
+    let micros = |value: f64| format!("{value:.1}");
+    let cells = [
+        run.backend.name().to_owned(),
+        run.rtt_ms.to_string(),
+        run.repetition.to_string(),
+        format!("{:.1}", run.goodput_mbps),
+        format!("{:.1}", 100.0 * run.goodput_share),
+        format!("{:.1}", 100.0 * run.cpu_share),
+        micros(late.p50),
+        micros(late.p99),
+        micros(late.p999),
+        micros(late.max),
+        micros(run.intake_gap_us.p99),
+        run.queue_drops.to_string(),
+        run.unintended_drops.to_string(),
+    ];
+    line(cells, run.reason.as_deref().unwrap_or("yes"))
+}
+
+fn line(cells: [String; 13], last: &str) -> String {
+    let mut line = String::new();
+    for (cell, (width, _, _)) in cells.iter().zip(COLUMNS) {
+        line += &format!("{cell:>width$} ");
+    }
+    line + " " + last
+}
+
+/// One line for each case: the range of what was measured, and how many runs can be trusted.
+fn summary(runs: &[Run]) -> String {
+    let mut cases: Vec<(Kind, f64)> = runs.iter().map(|run| (run.backend, run.rtt_ms)).collect();
+    cases.sort_by(|a, b| a.0.name().cmp(b.0.name()).then(a.1.total_cmp(&b.1)));
+    cases.dedup();
+    let mut text = String::new();
+    for (backend, rtt) in cases {
+        let of_case = || runs.iter().filter(|run| run.backend == backend && run.rtt_ms == rtt);
+        let range = |value: fn(&Run) -> f64| {
+            let least = of_case().map(value).fold(f64::INFINITY, f64::min);
+            let most = of_case().map(value).fold(f64::NEG_INFINITY, f64::max);
+            format!("{least:.1} - {most:.1}")
+        };
+        text += &format!(
+            "{} at {rtt} ms: goodput {} % of the most, p99 {} us late, {} of {} runs trusted\n",
+            backend.name(),
+            range(|run| 100.0 * run.goodput_share),
+            range(|run| run.lateness_us.p99),
+            of_case().filter(|run| run.trusted).count(),
+            of_case().count(),
+        );
+    }
+    text
 }

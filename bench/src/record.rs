@@ -19,7 +19,7 @@ pub(crate) fn keep<T: Serialize>(name: &str, raw: &[T], summary: &str) -> Result
     for run in raw {
         lines += &(serde_json::to_string(run)? + "\n");
     }
-    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<String> = env::args().skip(1).map(quoted).collect();
     let command = format!("./run bench {}\n", arguments.join(" "));
     for (file, text) in [
         ("raw.jsonl", lines.as_str()),
@@ -33,12 +33,18 @@ pub(crate) fn keep<T: Serialize>(name: &str, raw: &[T], summary: &str) -> Result
     Ok(directory)
 }
 
+/// An argument as a shell takes it. Ours have no quotation marks.
+fn quoted(argument: String) -> String {
+    if argument.contains(' ') { format!("\"{argument}\"") } else { argument }
+}
+
 fn today() -> Result<String> {
     let output = Command::new("date").arg("+%F").output().context("cannot run `date`")?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Processor, memory and kernel, as far as /proc tells.
+/// Processor, memory, kernel and load, as far as /proc tells. The benchmark's own load is about 1.5;
+/// more means that something else ran beside it.
 fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
@@ -47,10 +53,11 @@ fn machine() -> String {
     };
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     format!(
-        "processor: {cpus} x {}\nmemory: {}\nkernel: {} {}\n",
+        "processor: {cpus} x {}\nmemory: {}\nkernel: {} {}\nload at the end (1, 5, 15 min): {}\n",
         field(&read("/proc/cpuinfo"), "model name"),
         field(&read("/proc/meminfo"), "MemTotal"),
         read("/proc/sys/kernel/osrelease").trim(),
         read("/proc/sys/kernel/version").trim(),
+        read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(", "),
     )
 }

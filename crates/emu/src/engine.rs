@@ -1,4 +1,7 @@
 //! The loop of an emulator's thread: take packets in, put packets out when they are due, sleep.
+//!
+//! Departures are scheduled by the time that the elements intend for each packet, never by when the
+//! loop woke: a late wake-up makes the packets that were due meanwhile late, and no others.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -29,12 +32,23 @@ pub(crate) struct Engine {
     epoll: OwnedFd,
 }
 
-/// Packets put out before the ports are looked at again: at 1 to 2 us each a long queue that falls
-/// due at once does not keep arrivals waiting for more than about 50 us.
+/// Packets put out before the ports are looked at again, so that a long queue that falls due at once
+/// does not keep arrivals waiting: the 99th percentile of the gap is 35 to 70 us at 1 Gbit/s.
 const OUT_PER_ROUND: usize = 32;
 
-/// Least time between two wake-ups for packets that fall due. At 1 Gbit/s one falls due every 12 us,
-/// and waking for each costs more than all the rest.
+/// Least time from one wake-up to the next for packets that fall due.
+///
+/// At 1 Gbit/s one falls due every 12 us, and a timer costs 15 to 20 us of processor where this was
+/// measured (two cores, virtual, Linux 6.18). One flow at 1 Gbit/s and 1 ms, medians of three runs
+/// on a machine that others used too, processor of this thread and p99 lateness: a pause of 30 us
+/// 84 % and 72 us; 40 us 75 % and 96 us; 50 us 69 % and 365 us. The shorter is the more punctual, but
+/// above 95 % the kernel stops a real-time thread for 50 ms in every second, and without any pause the
+/// thread got there; a second link on it needs the room too.
+///
+/// Tried without gain, by as few and as noisy runs: spinning instead of sleeping (stopped in the same
+/// way; without real-time priority late by milliseconds as soon as something else runs), spinning the
+/// last 15 us, idle-priority threads that keep the processors awake, looking for due packets after
+/// every read, counting the pause from the last departure.
 const PAUSE: Span = Span::from_micros(40);
 
 impl Engine {
