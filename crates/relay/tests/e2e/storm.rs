@@ -15,7 +15,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::process::RelayProcess;
+use crate::process::{Counts, RelayProcess};
 use crate::world::{CLIENT, PATIENCE, SERVER, World, abort, connect, ip};
 
 const CONNECTIONS: u16 = 1000;
@@ -51,9 +51,8 @@ fn a_thousand_connections_over_a_lossy_path() {
             drop(world.connect_from(SocketAddr::new(ip(local(address)), LAST), address).unwrap());
         }
     });
-    faults.report();
-
     let counts = relay.until(|counts| counts["active"] == 0);
+    faults.report(&counts);
     let plans = || (0..CONNECTIONS).map(Plan::of);
     let in_order = plans().filter(|plan| plan.resets.is_none()).count() as u64 * 2;
     // A client's reset may overtake its handshake: then there never was a connection.
@@ -64,11 +63,16 @@ fn a_thousand_connections_over_a_lossy_path() {
     assert!(counts["closed"] >= in_order, "{counts:#?}");
     assert!(counts["splice_promotions"] > 0 && counts["inconsistent"] == 0, "{counts:#?}");
     let reached = reached.into_inner().unwrap();
-    assert!(plans().filter(|plan| plan.resets != Some(Side::Client)).all(|p| reached[&p.id] == 2));
+    let missing: Vec<_> = plans()
+        .filter(|plan| plan.resets != Some(Side::Client) && reached.get(&plan.id) != Some(&2))
+        .collect();
+    assert!(missing.is_empty(), "the server has not seen all of {missing:#?}: {counts:#?}");
 
     // Nothing is left behind but what is kept for the next flow.
     assert_eq!(counts["buffered"], 0);
-    assert_eq!(self::sockets(relay.pid()), sockets);
+    let (own, of_namespace) = self::sockets(relay.pid());
+    // While it starts it has a few more, to say so.
+    assert!(own <= sockets.0 && of_namespace == sockets.1, "{sockets:?}: {own} {of_namespace:?}");
     let grown = relay.memory().saturating_sub(memory);
     assert!(grown < 32 << 20, "{grown} bytes of memory are left behind");
     assert!(relay.descriptors() < 200, "{} descriptors", relay.descriptors());
@@ -302,9 +306,9 @@ impl Faults {
         }
     }
 
-    fn report(&self) {
+    fn report(&self, counts: &Counts) {
         let faults = self.0.lock().unwrap();
         let first: Vec<_> = faults.iter().take(10).collect();
-        assert!(faults.is_empty(), "{} faults: {first:#?}", faults.len());
+        assert!(faults.is_empty(), "{} faults: {first:#?}; {counts:#?}", faults.len());
     }
 }
