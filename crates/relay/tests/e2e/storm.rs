@@ -273,11 +273,14 @@ fn local(server: SocketAddr) -> &'static str {
     if server.is_ipv4() { CLIENT[0] } else { CLIENT[1] }
 }
 
+/// Every packet is lost with a chance of 1 % on each of the two links, where it comes in: the
+/// kernel would tell its sender of what is dropped on the way out, and a sender must not know.
 fn lose_one_in_a_hundred(world: &World) {
-    let rules = "add table inet loss { \
-        chain in { type filter hook prerouting priority raw; meta l4proto tcp numgen random mod 100 < 1 drop; }; \
-        chain out { type filter hook postrouting priority raw; meta l4proto tcp numgen random mod 100 < 1 drop; }; }";
-    assert!(world.relay.apply(Command::new("nft").arg(rules)).status().unwrap().success());
+    let rule = "add table inet loss { chain in { type filter hook prerouting priority raw; \
+        meta l4proto tcp numgen random mod 100 < 1 drop; }; }";
+    for netns in [&world.client, &world.relay, &world.server] {
+        assert!(netns.apply(Command::new("nft").arg(rule)).status().unwrap().success());
+    }
 }
 
 /// Sockets that the process has, and that its namespace has.
