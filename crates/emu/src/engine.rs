@@ -13,6 +13,7 @@ use midspan_units::{Span, Time};
 use rustix::event::{Timespec, epoll};
 
 use crate::link::{RunningLink, Snapshot};
+use crate::pace::Pace;
 use crate::timing::{self, Scheduling};
 
 /// What an owner asks of the thread. Links are numbered in the order in which they were given.
@@ -36,21 +37,6 @@ pub(crate) struct Engine {
 /// does not keep arrivals waiting: the 99th percentile of the gap is 35 to 70 us at 1 Gbit/s.
 const OUT_PER_ROUND: usize = 32;
 
-/// Least time from one wake-up to the next for packets that fall due.
-///
-/// At 1 Gbit/s one falls due every 12 us, and a timer costs 15 to 20 us of processor where this was
-/// measured (two cores, virtual, Linux 6.18). One flow at 1 Gbit/s and 1 ms, medians of three runs
-/// on a machine that others used too, processor of this thread and p99 lateness: a pause of 30 us
-/// 84 % and 72 us; 40 us 75 % and 96 us; 50 us 69 % and 365 us. The shorter is the more punctual, but
-/// above 95 % the kernel stops a real-time thread for 50 ms in every second, and without any pause the
-/// thread got there; a second link on it needs the room too.
-///
-/// Tried without gain, by as few and as noisy runs: spinning instead of sleeping (stopped in the same
-/// way; without real-time priority late by milliseconds as soon as something else runs), spinning the
-/// last 15 us, idle-priority threads that keep the processors awake, looking for due packets after
-/// every read, counting the pause from the last departure.
-const PAUSE: Span = Span::from_micros(40);
-
 impl Engine {
     pub(crate) fn new(
         links: Vec<RunningLink>,
@@ -73,19 +59,23 @@ impl Engine {
     /// Runs until the owners are gone.
     pub(crate) fn run(mut self) {
         let scheduling = timing::be_prompt();
-        let mut woke = timing::now();
+        let mut pace = Pace::new(timing::now());
         while self.obey(scheduling) {
             let looked = timing::now();
             let mut more = false;
             for link in &mut self.links {
                 more |= link.take_in();
             }
-            let due = self.put_out();
+            let (due, departed) = self.put_out();
             let gap = timing::now().since(looked);
             self.links.iter_mut().for_each(|link| link.note_gap(gap));
+            if departed {
+                pace.departed(looked);
+            }
             if !more {
-                self.sleep(due.map(|due| due.max(woke + PAUSE)));
-                woke = timing::now();
+                let before = timing::now();
+                self.sleep(due.map(|due| pace.wake_for(due).since(before)));
+                pace.slept(before, timing::now());
             }
         }
     }
@@ -106,9 +96,10 @@ impl Engine {
     }
 
     /// Puts packets out that are due, the earliest first whatever link and way they go. When the
-    /// next one is due.
-    fn put_out(&mut self) -> Option<Time> {
+    /// next one is due, and whether any left.
+    fn put_out(&mut self) -> (Option<Time>, bool) {
         let mut now = timing::now();
+        let mut departed = false;
         for _ in 0..OUT_PER_ROUND {
             let Some((due, link, lane)) = self.next_due() else { break };
             if due > now {
@@ -118,9 +109,10 @@ impl Engine {
                 }
             }
             self.links[link].put_out(lane, now);
+            departed = true;
         }
         self.links.iter_mut().for_each(RunningLink::flush);
-        self.next_due().map(|(due, _, _)| due)
+        (self.next_due().map(|(due, _, _)| due), departed)
     }
 
     fn next_due(&self) -> Option<(Time, usize, usize)> {
@@ -130,14 +122,12 @@ impl Engine {
         self.links.iter().enumerate().filter_map(due).min()
     }
 
-    /// Sleeps until a port has a packet, an owner calls, or it is `due`.
-    fn sleep(&mut self, due: Option<Time>) {
-        let timeout = due.map(|due| {
-            let nanos = due.since(timing::now()).as_nanos();
-            Timespec {
-                tv_sec: (nanos / 1_000_000_000) as i64,
-                tv_nsec: (nanos % 1_000_000_000) as i64,
-            }
+    /// Sleeps until a port has a packet, an owner calls, or the time is over; without a time it is
+    /// never over, and of no length it is a look.
+    fn sleep(&mut self, time: Option<Span>) {
+        let timeout = time.map(|time| Timespec {
+            tv_sec: (time.as_nanos() / 1_000_000_000) as i64,
+            tv_nsec: (time.as_nanos() % 1_000_000_000) as i64,
         });
         let mut events = [const { MaybeUninit::uninit() }; 16];
         // Interrupted by a signal it is as if woken early.

@@ -16,6 +16,7 @@ mod checksum;
 mod emulator;
 mod engine;
 mod link;
+mod pace;
 mod packet;
 mod port;
 mod report;

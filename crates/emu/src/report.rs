@@ -109,8 +109,9 @@ pub enum Distrust {
     },
     /// Packets left too late for the round-trip times under test.
     #[error(
-        "emulator fell behind: 1 % of packets left {p99} late or more, \
-         a tenth of the shortest round trip is {limit}"
+        "emulator fell behind: 1 % of packets left {} us late or more, \
+         a tenth of the shortest round trip is {limit}",
+        p99.as_micros()
     )]
     Late {
         /// 99th percentile of the lateness.

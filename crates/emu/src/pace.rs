@@ -1,0 +1,134 @@
+//! When to wake for the packets that fall due.
+//!
+//! At 1 Gbit/s one falls due every 12 us, and a timer costs 15 to 20 us of processor where this was
+//! measured (two cores, virtual, Linux 6.18) and rings 36 us late (median). A thread that wants to
+//! be punctual sets it early and waits out the rest awake. One that has too much to do for that
+//! waits a little for several to fall due, and lets them leave together.
+//!
+//! What decides is the share of the processor that the thread uses. Above 95 % the kernel stops a
+//! real-time thread for 50 ms in every second, which costs more than any pause.
+
+use midspan_units::{Span, Time};
+
+/// Decides when the thread is to wake.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    manner: Manner,
+    last_departure: Time,
+    /// When counting began, and how long the thread has slept since.
+    window: (Time, Span),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Wake early, and look until the packet is due.
+    Punctual,
+    /// Let packets leave in groups.
+    Thrifty,
+}
+
+/// How early a punctual thread has itself woken: somewhat less than timers are late, as a wait
+/// awake is what it costs to be wrong.
+const LEAD: Span = Span::from_micros(40);
+
+/// The least time from one departure to the next of a thrifty thread. Medians of three runs at
+/// 1 Gbit/s and 1 ms, processor and p99 lateness: 30 us 84 % and 72 us; 40 us 75 % and 96 us; 50 us
+/// 69 % and 365 us.
+const PAUSE: Span = Span::from_micros(40);
+
+/// How long the thread is watched before it may change its manner.
+const WINDOW: Span = Span::from_millis(5);
+
+/// Above this share of a processor (in per cent) a punctual thread becomes thrifty.
+const TOO_BUSY: u64 = 75;
+
+/// Below this one a thrifty thread becomes punctual.
+const AT_EASE: u64 = 40;
+
+impl Pace {
+    pub(crate) fn new(now: Time) -> Pace {
+        Pace { manner: Manner::Punctual, last_departure: now, window: (now, Span::ZERO) }
+    }
+
+    /// When to wake for a packet that is due then.
+    pub(crate) fn wake_for(&self, due: Time) -> Time {
+        match self.manner {
+            Manner::Punctual => Time::from_nanos(due.as_nanos().saturating_sub(LEAD.as_nanos())),
+            Manner::Thrifty => due.max(self.last_departure + PAUSE),
+        }
+    }
+
+    /// Packets have left at `now`.
+    pub(crate) fn departed(&mut self, now: Time) {
+        self.last_departure = now;
+    }
+
+    /// The thread slept, or looked whether there is something to do.
+    pub(crate) fn slept(&mut self, from: Time, until: Time) {
+        let (since, slept) = &mut self.window;
+        let time = until.since(from);
+        // A look is no rest.
+        if time > LOOK {
+            *slept += time;
+        }
+        let elapsed = until.since(*since);
+        if elapsed < WINDOW {
+            return;
+        }
+        let busy = elapsed.saturating_sub(*slept).as_nanos() * 100 / elapsed.as_nanos();
+        self.manner = match self.manner {
+            Manner::Punctual if busy > TOO_BUSY => Manner::Thrifty,
+            Manner::Thrifty if busy < AT_EASE => Manner::Punctual,
+            manner => manner,
+        };
+        self.window = (until, Span::ZERO);
+    }
+}
+
+/// What a call that does not sleep may take.
+const LOOK: Span = Span::from_micros(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Time {
+        Time::ZERO + Span::from_micros(micros)
+    }
+
+    /// A thread that sleeps so many microseconds of each hundred, for 10 ms from `begin` on.
+    fn lived(pace: &mut Pace, begin: u64, slept: u64) {
+        for from in (begin..begin + 10_000).step_by(100) {
+            pace.slept(at(from), at(from + slept));
+        }
+    }
+
+    #[test]
+    fn with_little_to_do_it_wakes_early() {
+        let mut pace = Pace::new(at(0));
+        lived(&mut pace, 0, 50);
+        assert_eq!(pace.wake_for(at(100_000)) + LEAD, at(100_000));
+        assert_eq!(pace.wake_for(at(3)), at(0));
+    }
+
+    #[test]
+    fn with_much_to_do_packets_leave_in_groups_until_there_is_less() {
+        let mut pace = Pace::new(at(0));
+        lived(&mut pace, 0, 10);
+        pace.departed(at(20_000));
+        assert_eq!(pace.wake_for(at(20_010)), at(20_000) + PAUSE);
+        assert_eq!(pace.wake_for(at(20_100)), at(20_100));
+        // In between nothing changes.
+        lived(&mut pace, 20_000, 45);
+        assert_eq!(pace.manner, Manner::Thrifty);
+        lived(&mut pace, 30_000, 80);
+        assert_eq!(pace.manner, Manner::Punctual);
+    }
+
+    #[test]
+    fn looking_is_not_sleeping() {
+        let mut pace = Pace::new(at(0));
+        lived(&mut pace, 0, 4);
+        assert_eq!(pace.manner, Manner::Thrifty);
+    }
+}
