@@ -78,14 +78,12 @@ impl Experiment<'_> {
     fn results(&self) -> Result<Results> {
         let is_unfinished =
             |done: &[Record]| !sweep::plan(self.scenario, &self.selection, done).is_empty();
-        if !self.fresh {
-            if let Some(results) = Results::unfinished(self.base, self.scenario, is_unfinished) {
-                let directory = results.directory().display();
-                eprintln!(
-                    "going on with the unfinished sweep in {directory} (--fresh begins anew)"
-                );
-                return Ok(results);
-            }
+        if !self.fresh
+            && let Some(results) = Results::unfinished(self.base, self.scenario, is_unfinished)
+        {
+            let directory = results.directory().display();
+            eprintln!("going on with the unfinished sweep in {directory} (--fresh begins anew)");
+            return Ok(results);
         }
         let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
         Results::create(&self.base.join(now), self.text, &self.command)

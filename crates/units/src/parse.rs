@@ -67,9 +67,7 @@ macro_rules! serde_as_text {
         }
 
         impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(
-                deserializer: D,
-            ) -> Result<Self, D::Error> {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 struct Visitor;
                 impl serde::de::Visitor<'_> for Visitor {
                     type Value = $type;

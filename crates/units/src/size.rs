@@ -3,7 +3,8 @@ use std::str::FromStr;
 
 use crate::parse::{self, ParseError, serde_as_text};
 
-const WANTED: &str = "a size such as `1500 B`, `64 KiB`, `1 MB` or `2 GiB` (KB is 1000, KiB is 1024)";
+const WANTED: &str =
+    "a size such as `1500 B`, `64 KiB`, `1 MB` or `2 GiB` (KB is 1000, KiB is 1024)";
 
 /// A number of bytes. `KB`, `MB`, `GB` are powers of 1000 and `KiB`, `MiB`, `GiB` of 1024.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -103,7 +103,7 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
     let BackendName::Live = arguments.backend;
     let text = read_input(&arguments.file)?;
     let file = arguments.file.display().to_string();
-    let name = Scenario::parse(&text, &file).map_err(BadInput::new)?.name;
+    let name = Scenario::parse(&text, &file).map_err(BadInput::because)?.name;
     let suffix = if arguments.short { "-short" } else { "" };
     execute(&Job {
         text,
@@ -122,9 +122,9 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
 
 /// Runs a job to its report. Fails if a run failed or nothing could be trusted.
 pub(crate) fn execute(job: &Job) -> Result<ExitCode> {
-    let parsed = Scenario::parse(&job.text, &job.file).map_err(BadInput::new)?;
+    let parsed = Scenario::parse(&job.text, &job.file).map_err(BadInput::because)?;
     let scenario = selected(&parsed, job.short, &job.file)?;
-    job.selection.check(scenario).map_err(BadInput::new)?;
+    job.selection.check(scenario).map_err(BadInput::because)?;
     acquire_privileges().context(
         "needs root, or a user namespace, which this system forbids; see `midspan doctor`",
     )?;
@@ -146,7 +146,7 @@ fn check(files: &[PathBuf]) -> Result<ExitCode> {
     for file in files {
         let text = read_input(file)?;
         let name = file.display().to_string();
-        let scenario = Scenario::parse(&text, &name).map_err(BadInput::new)?;
+        let scenario = Scenario::parse(&text, &name).map_err(BadInput::because)?;
         let runs = |scenario: &Scenario| -> usize {
             let variants = scenario.cells().iter().map(|cell| cell.variants.len());
             variants.sum::<usize>() * scenario.repetitions as usize
@@ -168,7 +168,7 @@ fn report(directory: &Path) -> Result<ExitCode> {
 
 fn compare(directories: &[PathBuf], reference: &Path, out: Option<PathBuf>) -> Result<ExitCode> {
     let name = reference.display().to_string();
-    let rows = reference::parse_csv(&read_input(reference)?, &name).map_err(BadInput::new)?;
+    let rows = reference::parse_csv(&read_input(reference)?, &name).map_err(BadInput::because)?;
     let mut folders = Vec::with_capacity(directories.len());
     for directory in directories {
         let (results, text) = open(directory)?;
@@ -193,29 +193,30 @@ fn compare(directories: &[PathBuf], reference: &Path, out: Option<PathBuf>) -> R
 }
 
 fn open(directory: &Path) -> Result<(Results, String)> {
-    let results = Results::read(directory).map_err(|error| BadInput::new(format!("{error:#}")))?;
+    let results =
+        Results::read(directory).map_err(|error| BadInput::because(format!("{error:#}")))?;
     let text = results.scenario_text().map_err(|error| {
-        BadInput::new(format!("{error:#}; give a folder that `midspan lab run` made"))
+        BadInput::because(format!("{error:#}; give a folder that `midspan lab run` made"))
     })?;
     Ok((results, text))
 }
 
 fn parse_kept(directory: &Path, text: &str) -> Result<Scenario> {
     let file = directory.join("scenario.toml").display().to_string();
-    Scenario::parse(text, &file).map_err(BadInput::new)
+    Scenario::parse(text, &file).map_err(BadInput::because)
 }
 
 /// The full or the short version, by which of them the records are of.
 fn version_of<'a>(scenario: &'a Scenario, results: &Results) -> Result<&'a Scenario> {
     let Some(record) = results.records().first() else {
-        return Err(BadInput::new("the folder holds no records"));
+        return Err(BadInput::because("the folder holds no records"));
     };
     [Some(scenario), scenario.short()]
         .into_iter()
         .flatten()
         .find(|version| version.digest() == record.digest)
         .ok_or_else(|| {
-            BadInput::new("the records are of another scenario than the one beside them")
+            BadInput::because("the records are of another scenario than the one beside them")
         })
 }
 
@@ -252,7 +253,7 @@ fn selected<'a>(scenario: &'a Scenario, short: bool, file: &str) -> Result<&'a S
     match (short, scenario.short()) {
         (false, _) => Ok(scenario),
         (true, Some(short)) => Ok(short),
-        (true, None) => Err(BadInput::new(format!("{file} has no [short] version"))),
+        (true, None) => Err(BadInput::because(format!("{file} has no [short] version"))),
     }
 }
 

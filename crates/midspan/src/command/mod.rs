@@ -16,7 +16,7 @@ pub(crate) struct BadInput(String);
 
 impl BadInput {
     /// From anything that says in one line what is wrong, where, and what would be right.
-    pub(crate) fn new(error: impl fmt::Display) -> anyhow::Error {
+    pub(crate) fn because(error: impl fmt::Display) -> anyhow::Error {
         anyhow::Error::new(BadInput(error.to_string()))
     }
 }
@@ -32,7 +32,7 @@ impl std::error::Error for BadInput {}
 /// Reads a file that the user named.
 pub(crate) fn read_input(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
-        .map_err(|error| BadInput::new(format!("cannot read {}: {error}", path.display())))
+        .map_err(|error| BadInput::because(format!("cannot read {}: {error}", path.display())))
 }
 
 /// Gets the rights to make network namespaces: those of root, or of a user namespace. Must be

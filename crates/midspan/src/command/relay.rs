@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let check = arguments.check;
     let config = configuration(arguments)?;
-    config.check().map_err(BadInput::new)?;
+    config.check().map_err(BadInput::because)?;
     if check {
         print!("{}", toml::to_string(&config)?);
         return Ok(ExitCode::SUCCESS);
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
         .with_env_var("MIDSPAN_LOG")
         .from_env()
-        .map_err(|error| BadInput::new(format!("MIDSPAN_LOG: {error}")))?;
+        .map_err(|error| BadInput::because(format!("MIDSPAN_LOG: {error}")))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     midspan_relay::run(config, |_| {})?;
     Ok(ExitCode::SUCCESS)
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
 
 fn configuration(arguments: Arguments) -> Result<Config> {
     let mut config = match &arguments.config {
-        Some(path) => Config::load(path).map_err(BadInput::new)?,
+        Some(path) => Config::load(path).map_err(BadInput::because)?,
         None => Config::new(Vec::new()),
     };
     if !arguments.clients.is_empty() {
