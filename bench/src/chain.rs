@@ -37,6 +37,7 @@ impl Chain {
                 backend,
                 left: port(&hosts[index]),
                 right: port(&hosts[index + 1]),
+                shortest_rtt: midspan_path::base_rtt(specs),
             };
             Ok((config, Link::new(&specs[index], &Traces::new(), seed + index as u64)?))
         };

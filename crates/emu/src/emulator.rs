@@ -6,10 +6,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use midspan_path::Link;
+use midspan_units::Span;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::engine::{Command, Engine};
 use crate::link::{RunningLink, Snapshot};
+use crate::pace::Pace;
 use crate::packet::WirePacket;
 use crate::port::{Backend, Monitor, Port, PortConfig};
 use crate::report::Report;
@@ -26,6 +28,9 @@ pub struct LinkConfig {
     pub left: PortConfig,
     /// The end towards the server: what comes in here goes through the link's `down` elements.
     pub right: PortConfig,
+    /// The shortest round trip of the connections that will cross it: how punctual it must be. A
+    /// link may save itself work by being late within a hundredth of that.
+    pub shortest_rtt: Span,
 }
 
 /// Why a link could not be started.
@@ -71,17 +76,20 @@ pub fn start_together<const N: usize>(
     links: [(LinkConfig, Link<WirePacket>); N],
 ) -> Result<[Emulator; N], Error> {
     let mut running = Vec::with_capacity(N);
+    let mut shortest_rtt = Span::MAX;
     let mut owners = Vec::with_capacity(N);
     for (config, link) in links {
         let (left, left_monitor) = open(&config, &config.left)?;
         let (right, right_monitor) = open(&config, &config.right)?;
         running.push(RunningLink::new([left, right], link));
+        shortest_rtt = shortest_rtt.min(config.shortest_rtt);
         owners.push((config.name, [left_monitor, right_monitor]));
     }
     let names: Vec<&str> = owners.iter().map(|(name, _)| name.as_str()).collect();
     let names = names.join("+");
     let thread = Arc::new(
-        Thread::start(&names, running).map_err(|source| Error::Thread { link: names, source })?,
+        Thread::start(&names, running, Pace::for_rtt(shortest_rtt))
+            .map_err(|source| Error::Thread { link: names, source })?,
     );
     let mut owners = owners.into_iter().enumerate();
     Ok(std::array::from_fn(|_| {
@@ -173,10 +181,10 @@ struct Thread {
 }
 
 impl Thread {
-    fn start(name: &str, links: Vec<RunningLink>) -> io::Result<Thread> {
+    fn start(name: &str, links: Vec<RunningLink>, pace: Pace) -> io::Result<Thread> {
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (commands, receiver) = channel();
-        let engine = Engine::new(links, wake.clone(), receiver)?;
+        let engine = Engine::new(links, pace, wake.clone(), receiver)?;
         let handle =
             thread::Builder::new().name(format!("emu-{name}")).spawn(move || engine.run())?;
         Ok(Thread { commands: Some(commands), wake, handle: Some(handle) })

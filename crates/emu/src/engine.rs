@@ -31,6 +31,7 @@ pub(crate) struct Engine {
     wake: Arc<OwnedFd>,
     commands: Receiver<Command>,
     epoll: OwnedFd,
+    pace: Pace,
 }
 
 /// Packets put out before the ports are looked at again, so that a long queue that falls due at once
@@ -40,6 +41,7 @@ const OUT_PER_ROUND: usize = 32;
 impl Engine {
     pub(crate) fn new(
         links: Vec<RunningLink>,
+        pace: Pace,
         wake: Arc<OwnedFd>,
         commands: Receiver<Command>,
     ) -> io::Result<Engine> {
@@ -53,13 +55,13 @@ impl Engine {
         }
         // A kernel that cannot wait for nanoseconds (before 5.11) says so here and not in the loop.
         epoll::wait(&epoll, &mut [const { MaybeUninit::uninit() }; 1], Some(&Timespec::default()))?;
-        Ok(Engine { links, wake, commands, epoll })
+        Ok(Engine { links, wake, commands, epoll, pace })
     }
 
     /// Runs until the owners are gone.
     pub(crate) fn run(mut self) {
         let scheduling = timing::be_prompt();
-        let mut pace = Pace::new(timing::now());
+        self.pace.begin(timing::now());
         while self.obey(scheduling) {
             let looked = timing::now();
             let mut more = false;
@@ -70,12 +72,12 @@ impl Engine {
             let gap = timing::now().since(looked);
             self.links.iter_mut().for_each(|link| link.note_gap(gap));
             if departed {
-                pace.departed(looked);
+                self.pace.departed(looked);
             }
             if !more {
                 let before = timing::now();
-                self.sleep(due.map(|due| pace.wake_for(due).since(before)));
-                pace.slept(before, timing::now());
+                self.sleep(due.map(|due| self.pace.wake_for(due).since(before)));
+                self.pace.slept(before, timing::now());
             }
         }
     }

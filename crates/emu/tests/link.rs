@@ -118,7 +118,8 @@ impl Pair {
 fn config(backend: Backend, left: &Netns, right: &Netns) -> LinkConfig {
     let port =
         |netns: &Netns| PortConfig { netns: netns.clone(), interface: INTERFACE.into(), mtu: MTU };
-    LinkConfig { name: "test".into(), backend, left: port(left), right: port(right) }
+    let shortest_rtt = Span::from_millis(1);
+    LinkConfig { name: "test".into(), backend, left: port(left), right: port(right), shortest_rtt }
 }
 
 /// The way to the network that `address` is in.

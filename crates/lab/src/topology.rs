@@ -92,13 +92,19 @@ impl Topology {
         ] {
             apply(netns, settings, router)?;
         }
-        let link = |name: &str, left: &Netns, right: &Netns| {
+        let link = |name: &str, left: &Netns, right: &Netns, shortest_rtt: Span| {
             let port = |netns: &Netns| PortConfig {
                 netns: netns.clone(),
                 interface: name.to_owned(),
                 mtu: MTU,
             };
-            LinkConfig { name: name.to_owned(), backend, left: port(left), right: port(right) }
+            LinkConfig {
+                name: name.to_owned(),
+                backend,
+                left: port(left),
+                right: port(right),
+                shortest_rtt,
+            }
         };
         let elements = midspan_path::Path::new(
             &[spec.path.access.clone(), spec.path.wide.clone()],
@@ -107,10 +113,9 @@ impl Topology {
         )?;
         let [access, wide]: [midspan_path::Link<WirePacket>; 2] =
             elements.links.try_into().map_err(|_| anyhow!("a path of two links has two links"))?;
-        let [access, wide] = midspan_emu::start_together([
-            (link("access", &ue, &mec), access),
-            (link("wide", &mec, &server), wide),
-        ])?;
+        let rtts = ShortestRtts::of(spec, variant);
+        let access = midspan_emu::start(link("access", &ue, &mec, rtts.access), access)?;
+        let wide = midspan_emu::start(link("wide", &mec, &server, rtts.wide), wide)?;
         let (on_ue, on_server) =
             (&*spec.hosts.ue.congestion_control, &*spec.hosts.server.congestion_control);
         // The relay's legs choose for themselves; a route's choice would come before theirs.
