@@ -19,7 +19,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Builds one or two links, on one thread, and gives hosts addresses and routes.
+    /// Builds one or two links and gives hosts addresses and routes.
     pub(crate) fn build(backend: Backend, specs: &[LinkSpec], seed: u64) -> Result<Chain> {
         let hosts: Vec<Netns> =
             (0..=specs.len()).map(|_| Netns::create()).collect::<io::Result<_>>()?;
@@ -41,10 +41,11 @@ impl Chain {
             };
             Ok((config, Link::new(&specs[index], &Traces::new(), seed + index as u64)?))
         };
-        let links = match specs.len() {
-            1 => midspan_emu::start_together([prepare(0)?])?.into(),
-            _ => midspan_emu::start_together([prepare(0)?, prepare(1)?])?.into(),
+        let start = |index| {
+            let (config, link) = prepare(index)?;
+            Ok(midspan_emu::start(config, link)?)
         };
+        let links = (0..specs.len()).map(start).collect::<Result<_>>()?;
         for index in 0..specs.len() {
             join(&hosts[index], index, 1)?;
             join(&hosts[index + 1], index, 2)?;

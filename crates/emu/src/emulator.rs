@@ -62,40 +62,13 @@ pub enum Error {
 /// # Errors
 /// When an interface cannot be made or the thread cannot be started; nothing is left behind then.
 pub fn start(config: LinkConfig, link: Link<WirePacket>) -> Result<Emulator, Error> {
-    let [emulator] = start_together([(config, link)])?;
-    Ok(emulator)
-}
-
-/// As [`start`], with one thread for several links. With few processors that costs less than a
-/// thread for each, all the more if packets go from one link to the next: waking a thread costs
-/// more than handling a packet. The thread ends with the last of the emulators.
-///
-/// # Errors
-/// As [`start`].
-pub fn start_together<const N: usize>(
-    links: [(LinkConfig, Link<WirePacket>); N],
-) -> Result<[Emulator; N], Error> {
-    let mut running = Vec::with_capacity(N);
-    let mut shortest_rtt = Span::MAX;
-    let mut owners = Vec::with_capacity(N);
-    for (config, link) in links {
-        let (left, left_monitor) = open(&config, &config.left)?;
-        let (right, right_monitor) = open(&config, &config.right)?;
-        running.push(RunningLink::new([left, right], link));
-        shortest_rtt = shortest_rtt.min(config.shortest_rtt);
-        owners.push((config.name, [left_monitor, right_monitor]));
-    }
-    let names: Vec<&str> = owners.iter().map(|(name, _)| name.as_str()).collect();
-    let names = names.join("+");
-    let thread = Arc::new(
-        Thread::start(&names, running, Pace::for_rtt(shortest_rtt))
-            .map_err(|source| Error::Thread { link: names, source })?,
-    );
-    let mut owners = owners.into_iter().enumerate();
-    Ok(std::array::from_fn(|_| {
-        let (index, (name, monitors)) = owners.next().expect("one for each link");
-        Emulator { name, index, thread: thread.clone(), monitors, drops_before: AtomicU64::new(0) }
-    }))
+    let (left, left_monitor) = open(&config, &config.left)?;
+    let (right, right_monitor) = open(&config, &config.right)?;
+    let running = RunningLink::new([left, right], link);
+    let thread = Thread::start(&config.name, running, Pace::for_rtt(config.shortest_rtt))
+        .map_err(|source| Error::Thread { link: config.name.clone(), source })?;
+    let monitors = [left_monitor, right_monitor];
+    Ok(Emulator { name: config.name, thread, monitors, drops_before: AtomicU64::new(0) })
 }
 
 fn open(config: &LinkConfig, port: &PortConfig) -> Result<(Port, Monitor), Error> {
@@ -106,14 +79,11 @@ fn open(config: &LinkConfig, port: &PortConfig) -> Result<(Port, Monitor), Error
     })
 }
 
-/// A running link. It stops, and its interfaces vanish, when this value is dropped; links that
-/// share a thread stop together, with the last one's.
+/// A running link. It stops, and its interfaces vanish, when this value is dropped.
 #[derive(Debug)]
 pub struct Emulator {
     name: String,
-    /// Its number among the thread's links.
-    index: usize,
-    thread: Arc<Thread>,
+    thread: Thread,
     monitors: [Monitor; 2],
     /// Drops that the monitors had counted when measuring last began.
     drops_before: AtomicU64,
@@ -123,7 +93,7 @@ impl Emulator {
     /// What the link did since it started, or since [`Emulator::restart_statistics`].
     pub fn report(&self) -> Report {
         let (reply, answer) = channel();
-        self.thread.command(Command::Report(self.index, reply));
+        self.thread.command(Command::Report(reply));
         let (mut snapshot, scheduling) =
             answer.recv().unwrap_or_else(|_| (Snapshot::of_a_dead_thread(), Scheduling::Ordinary));
         match self.kernel_drops() {
@@ -158,7 +128,7 @@ impl Emulator {
         // A failure to count shows in the next report, which counts again.
         let drops = self.kernel_drops().unwrap_or_default();
         self.drops_before.store(drops, Ordering::Relaxed);
-        self.thread.command(Command::Reset(self.index));
+        self.thread.command(Command::Reset);
     }
 
     /// Stops the link and says what it did. Packets still in it are gone.
@@ -181,10 +151,10 @@ struct Thread {
 }
 
 impl Thread {
-    fn start(name: &str, links: Vec<RunningLink>, pace: Pace) -> io::Result<Thread> {
+    fn start(name: &str, link: RunningLink, pace: Pace) -> io::Result<Thread> {
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (commands, receiver) = channel();
-        let engine = Engine::new(links, pace, wake.clone(), receiver)?;
+        let engine = Engine::new(link, pace, wake.clone(), receiver)?;
         let handle =
             thread::Builder::new().name(format!("emu-{name}")).spawn(move || engine.run())?;
         Ok(Thread { commands: Some(commands), wake, handle: Some(handle) })

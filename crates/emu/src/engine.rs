@@ -16,18 +16,18 @@ use crate::link::{RunningLink, Snapshot};
 use crate::pace::Pace;
 use crate::timing::{self, Scheduling};
 
-/// What an owner asks of the thread. Links are numbered in the order in which they were given.
+/// What the owner asks of the thread.
 pub(crate) enum Command {
-    /// Say how a link goes.
-    Report(usize, Sender<(Snapshot, Scheduling)>),
-    /// Forget what was measured of a link so far.
-    Reset(usize),
+    /// Say how it goes.
+    Report(Sender<(Snapshot, Scheduling)>),
+    /// Forget what was measured so far.
+    Reset,
 }
 
-/// Links, and the thread's means of waiting for packets and for their owners.
+/// A link, and the thread's means of waiting for packets and for its owner.
 pub(crate) struct Engine {
-    links: Vec<RunningLink>,
-    /// Written to when there is a command, or when the owners are gone.
+    link: RunningLink,
+    /// Written to when there is a command, or when the owner is gone.
     wake: Arc<OwnedFd>,
     commands: Receiver<Command>,
     epoll: OwnedFd,
@@ -40,7 +40,7 @@ const OUT_PER_ROUND: usize = 32;
 
 impl Engine {
     pub(crate) fn new(
-        links: Vec<RunningLink>,
+        link: RunningLink,
         pace: Pace,
         wake: Arc<OwnedFd>,
         commands: Receiver<Command>,
@@ -50,27 +50,23 @@ impl Engine {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(name), epoll::EventFlags::IN)
         };
         watch(wake.as_fd(), CALL)?;
-        for (fd, name) in links.iter().flat_map(RunningLink::sources).zip(0..) {
+        for (fd, name) in link.sources().into_iter().zip(0..) {
             watch(fd, name)?;
         }
         // A kernel that cannot wait for nanoseconds (before 5.11) says so here and not in the loop.
         epoll::wait(&epoll, &mut [const { MaybeUninit::uninit() }; 1], Some(&Timespec::default()))?;
-        Ok(Engine { links, wake, commands, epoll, pace })
+        Ok(Engine { link, wake, commands, epoll, pace })
     }
 
-    /// Runs until the owners are gone.
+    /// Runs until the owner is gone.
     pub(crate) fn run(mut self) {
         let scheduling = timing::be_prompt();
         self.pace.begin(timing::now());
         while self.obey(scheduling) {
             let looked = timing::now();
-            let mut more = false;
-            for link in &mut self.links {
-                more |= link.take_in();
-            }
+            let more = self.link.take_in();
             let (due, departed) = self.put_out();
-            let gap = timing::now().since(looked);
-            self.links.iter_mut().for_each(|link| link.note_gap(gap));
+            self.link.note_gap(timing::now().since(looked));
             if departed {
                 self.pace.departed(looked);
             }
@@ -86,65 +82,57 @@ impl Engine {
     fn obey(&mut self, scheduling: Scheduling) -> bool {
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Report(link, reply)) => {
+                Ok(Command::Report(reply)) => {
                     // An owner that no longer waits for the answer does not need it.
-                    let _ = reply.send((self.links[link].snapshot(), scheduling));
+                    let _ = reply.send((self.link.snapshot(), scheduling));
                 }
-                Ok(Command::Reset(link)) => self.links[link].reset(),
+                Ok(Command::Reset) => self.link.reset(),
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    /// Puts packets out that are due, the earliest first whatever link and way they go. When the
-    /// next one is due, and whether any left.
+    /// Puts packets out that are due, the earliest first whatever way they go. When the next one
+    /// is due, and whether any left.
     fn put_out(&mut self) -> (Option<Time>, bool) {
         let mut now = timing::now();
         let mut departed = false;
         for _ in 0..OUT_PER_ROUND {
-            let Some((due, link, lane)) = self.next_due() else { break };
+            let Some((due, lane)) = self.link.next_due() else { break };
             if due > now {
                 now = timing::now();
                 if due > now {
                     break;
                 }
             }
-            self.links[link].put_out(lane, now);
+            self.link.put_out(lane, now);
             departed = true;
         }
-        self.links.iter_mut().for_each(RunningLink::flush);
-        (self.next_due().map(|(due, _, _)| due), departed)
+        self.link.flush();
+        (self.link.next_due().map(|(due, _)| due), departed)
     }
 
-    fn next_due(&self) -> Option<(Time, usize, usize)> {
-        let due = |(index, link): (usize, &RunningLink)| {
-            link.next_due().map(|(due, lane)| (due, index, lane))
-        };
-        self.links.iter().enumerate().filter_map(due).min()
-    }
-
-    /// Sleeps until a port has a packet, an owner calls, or the time is over; without a time it is
+    /// Sleeps until a port has a packet, the owner calls, or the time is over; without a time it is
     /// never over, and of no length it is a look.
     fn sleep(&mut self, time: Option<Span>) {
         let timeout = time.map(|time| Timespec {
             tv_sec: (time.as_nanos() / 1_000_000_000) as i64,
             tv_nsec: (time.as_nanos() % 1_000_000_000) as i64,
         });
-        let mut events = [const { MaybeUninit::uninit() }; 16];
+        let mut events = [const { MaybeUninit::uninit() }; 3];
         // Interrupted by a signal it is as if woken early.
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, timeout.as_ref()) else {
             return;
         };
         for event in events {
-            let source = event.data.u64();
-            if source == CALL {
+            let side = event.data.u64();
+            if side == CALL {
                 // Emptied, so that it does not wake us again.
                 let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
                 continue;
             }
-            let (link, side) = ((source / 2) as usize, (source % 2) as usize);
-            if let Err(dead) = self.links[link].offer(side) {
+            if let Err(dead) = self.link.offer(side as usize) {
                 // A port that does not work is reported for ever, unless it is forgotten.
                 let _ = epoll::delete(&self.epoll, dead);
             }
@@ -152,5 +140,5 @@ impl Engine {
     }
 }
 
-/// What epoll calls the owners' eventfd. It calls ports by link times two plus side.
+/// What epoll calls the owner's eventfd. It calls ports by their side, 0 or 1.
 const CALL: u64 = u64::MAX;

@@ -25,7 +25,7 @@ mod timing;
 mod train;
 mod vnet;
 
-pub use emulator::{Emulator, Error, LinkConfig, start, start_together};
+pub use emulator::{Emulator, Error, LinkConfig, start};
 pub use packet::WirePacket;
 pub use port::{Backend, PortConfig};
 pub use report::{Distribution, Distrust, Drops, Report};

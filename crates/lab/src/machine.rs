@@ -20,7 +20,8 @@ pub fn inspect() -> Machine {
     versions.push(("system".to_owned(), system));
     versions.extend(programs.into_iter().filter_map(|(program, flag)| {
         let line = version(program, flag)?;
-        Some((program.to_owned(), line))
+        let number = line.split_whitespace().find(|word| is_number(word)).unwrap_or(&line);
+        Some((program.to_owned(), number.to_owned()))
     }));
     Machine {
         kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
@@ -37,6 +38,10 @@ pub fn version(program: &str, flag: &str) -> Option<String> {
     let output = Command::new(program).arg(flag).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().next().map(|line| line.trim().to_owned())
+}
+
+fn is_number(word: &str) -> bool {
+    word.trim_start_matches('v').starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn field<'a>(text: &'a str, name: &str, separator: char) -> Option<&'a str> {
