@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::engine::{Command, Engine};
 use crate::link::{RunningLink, Snapshot};
-use crate::pace::Pace;
+use crate::pace::{Pace, Processor};
 use crate::packet::WirePacket;
 use crate::port::{Backend, Monitor, Port, PortConfig};
 use crate::report::Report;
@@ -65,7 +65,7 @@ pub fn start(config: LinkConfig, link: Link<WirePacket>) -> Result<Emulator, Err
     let (left, left_monitor) = open(&config, &config.left)?;
     let (right, right_monitor) = open(&config, &config.right)?;
     let running = RunningLink::new([left, right], link);
-    let thread = Thread::start(&config.name, running, Pace::for_rtt(config.shortest_rtt))
+    let thread = Thread::start(&config.name, running, config.shortest_rtt)
         .map_err(|source| Error::Thread { link: config.name.clone(), source })?;
     let monitors = [left_monitor, right_monitor];
     Ok(Emulator { name: config.name, thread, monitors, drops_before: AtomicU64::new(0) })
@@ -148,16 +148,21 @@ struct Thread {
     commands: Option<Sender<Command>>,
     wake: Arc<OwnedFd>,
     handle: Option<JoinHandle<()>>,
+    /// Given back when the thread has ended.
+    _processor: Option<Processor>,
 }
 
 impl Thread {
-    fn start(name: &str, link: RunningLink, pace: Pace) -> io::Result<Thread> {
+    fn start(name: &str, link: RunningLink, shortest_rtt: Span) -> io::Result<Thread> {
+        let processor = Processor::take();
+        let pace = Pace::for_rtt(shortest_rtt, processor.as_ref());
+        let processor = processor.filter(|_| pace.stays_awake());
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (commands, receiver) = channel();
         let engine = Engine::new(link, pace, wake.clone(), receiver)?;
         let handle =
             thread::Builder::new().name(format!("emu-{name}")).spawn(move || engine.run())?;
-        Ok(Thread { commands: Some(commands), wake, handle: Some(handle) })
+        Ok(Thread { commands: Some(commands), wake, handle: Some(handle), _processor: processor })
     }
 
     /// Has the thread carry a command out. One that has died answers nothing, which is noticed by

@@ -60,7 +60,7 @@ impl Engine {
 
     /// Runs until the owner is gone.
     pub(crate) fn run(mut self) {
-        let scheduling = timing::be_prompt();
+        let scheduling = timing::be_prompt(self.pace.stays_awake());
         self.pace.begin(timing::now());
         while self.obey(scheduling) {
             let looked = timing::now();

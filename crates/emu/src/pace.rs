@@ -6,9 +6,19 @@
 //! waits a little for several to fall due, and lets them leave together.
 //!
 //! What decides is the share of the processor that the thread uses: above 95 % the kernel stops a
-//! real-time thread for 50 ms in every second, which costs more than any pause. And where only long
-//! round trips are at stake there is nothing to be won by punctuality: such a link always lets its
-//! packets leave in groups, larger ones, as a network card does that moderates its interrupts.
+//! real-time thread for 50 ms in every second, which costs more than any pause.
+//!
+//! So the best for short round trips is a thread that does not sleep at all while packets are about
+//! to fall due, and is no real-time thread. Three runs each at 1 Gbit/s and 1 ms, with a relay and a
+//! second link beside it on two cores: p99 lateness 32 to 38 us awake, 91 to 136 us else. It keeps a
+//! processor to itself, so only half of them may be kept that way.
+//!
+//! And where only long round trips are at stake there is nothing to be won by punctuality: such a
+//! link always lets its packets leave in groups, larger ones, as a network card does that moderates
+//! its interrupts.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 
 use midspan_units::{Span, Time};
 
@@ -25,11 +35,17 @@ pub(crate) struct Pace {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
+    /// Sleep only while nothing is due for long.
+    Awake,
     /// Wake early, and look until the packet is due.
     Punctual,
     /// Let packets leave in groups.
     Thrifty,
 }
+
+/// How long before a packet is due a thread that stays awake has itself woken: longer than timers are
+/// ever late but for the odd one.
+const AWAKE_LEAD: Span = Span::from_micros(150);
 
 /// How early a punctual thread has itself woken: about as much as timers are late. A wait awake is
 /// what it costs to be wrong.
@@ -52,11 +68,21 @@ const TOO_BUSY: u64 = 75;
 const AT_EASE: u64 = 40;
 
 impl Pace {
-    /// For links whose connections have round trips of this length at least.
-    pub(crate) fn for_rtt(shortest: Span) -> Pace {
+    /// For links whose connections have round trips of this length at least, and whether a processor
+    /// may be kept busy for it.
+    pub(crate) fn for_rtt(shortest: Span, processor: Option<&Processor>) -> Pace {
         let pause = (shortest / 100).clamp(LEAST_PAUSE, LONGEST_PAUSE);
-        let manner = if pause > LEAST_PAUSE { Manner::Thrifty } else { Manner::Punctual };
+        let manner = match processor {
+            _ if pause > LEAST_PAUSE => Manner::Thrifty,
+            Some(_) => Manner::Awake,
+            None => Manner::Punctual,
+        };
         Pace { manner, pause, last_departure: Time::ZERO, window: (Time::ZERO, Span::ZERO) }
+    }
+
+    /// Whether the thread will use a whole processor.
+    pub(crate) fn stays_awake(&self) -> bool {
+        self.manner == Manner::Awake
     }
 
     /// The thread starts at `now`.
@@ -67,7 +93,8 @@ impl Pace {
     /// When to wake for a packet that is due then.
     pub(crate) fn wake_for(&self, due: Time) -> Time {
         match self.manner {
-            Manner::Punctual => Time::from_nanos(due.as_nanos().saturating_sub(LEAD.as_nanos())),
+            Manner::Awake => before(due, AWAKE_LEAD),
+            Manner::Punctual => before(due, LEAD),
             Manner::Thrifty => due.max(self.last_departure + self.pause),
         }
     }
@@ -99,6 +126,32 @@ impl Pace {
     }
 }
 
+fn before(time: Time, lead: Span) -> Time {
+    Time::from_nanos(time.as_nanos().saturating_sub(lead.as_nanos()))
+}
+
+/// The right to keep a processor busy, until it is dropped. Half of the processors, rounded down,
+/// may be kept so by this process: the others are for the hosts and the longer links.
+#[derive(Debug)]
+pub(crate) struct Processor(());
+
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+impl Processor {
+    /// One, if one is left.
+    pub(crate) fn take() -> Option<Processor> {
+        let most = available_parallelism().map_or(1, usize::from) / 2;
+        let take = |kept| (kept < most).then_some(kept + 1);
+        KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Processor(()))
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// What a call that does not sleep may take.
 const LOOK: Span = Span::from_micros(5);
 
@@ -119,7 +172,7 @@ mod tests {
 
     #[test]
     fn with_little_to_do_it_wakes_early() {
-        let mut pace = Pace::for_rtt(Span::from_millis(1));
+        let mut pace = Pace::for_rtt(Span::from_millis(1), None);
         lived(&mut pace, 0, 50);
         assert_eq!(pace.wake_for(at(100_000)) + LEAD, at(100_000));
         assert_eq!(pace.wake_for(at(3)), at(0));
@@ -127,7 +180,7 @@ mod tests {
 
     #[test]
     fn with_much_to_do_packets_leave_in_groups_until_there_is_less() {
-        let mut pace = Pace::for_rtt(Span::from_millis(1));
+        let mut pace = Pace::for_rtt(Span::from_millis(1), None);
         lived(&mut pace, 0, 10);
         pace.departed(at(20_000));
         assert_eq!(pace.wake_for(at(20_010)), at(20_000) + LEAST_PAUSE);
@@ -141,17 +194,34 @@ mod tests {
 
     #[test]
     fn long_round_trips_need_no_punctuality() {
-        let mut pace = Pace::for_rtt(Span::from_millis(50));
+        let mut pace = Pace::for_rtt(Span::from_millis(50), None);
         lived(&mut pace, 0, 90);
         pace.departed(at(10_000));
         assert_eq!(pace.wake_for(at(10_010)), at(10_000) + LONGEST_PAUSE);
-        assert_eq!(Pace::for_rtt(Span::from_millis(10)).pause, Span::from_micros(100));
+        assert_eq!(Pace::for_rtt(Span::from_millis(10), None).pause, Span::from_micros(100));
     }
 
     #[test]
     fn looking_is_not_sleeping() {
-        let mut pace = Pace::for_rtt(Span::from_millis(1));
+        let mut pace = Pace::for_rtt(Span::from_millis(1), None);
         lived(&mut pace, 0, 4);
         assert_eq!(pace.manner, Manner::Thrifty);
+    }
+
+    #[test]
+    fn with_a_processor_to_itself_it_sleeps_only_while_nothing_is_due_for_long() {
+        let processor = std::mem::ManuallyDrop::new(Processor(()));
+        let mut pace = Pace::for_rtt(Span::from_millis(1), Some(&processor));
+        lived(&mut pace, 0, 0);
+        assert_eq!(pace.wake_for(at(20_000)) + AWAKE_LEAD, at(20_000));
+    }
+
+    #[test]
+    fn half_of_the_processors_can_be_kept() {
+        let most = available_parallelism().unwrap().get() / 2;
+        let kept: Vec<Processor> = std::iter::from_fn(Processor::take).take(most + 1).collect();
+        assert!(kept.len() <= most);
+        drop(kept);
+        assert_eq!(Processor::take().is_some(), most > 0);
     }
 }

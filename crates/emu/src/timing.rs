@@ -12,6 +12,8 @@ use crate::port::{set_fifo, set_slice};
 pub enum Scheduling {
     /// SCHED_FIFO: before every ordinary thread. Needs CAP_SYS_NICE or RLIMIT_RTPRIO.
     RealTime,
+    /// Before nearly every ordinary thread (nice -20). Needs CAP_SYS_NICE or RLIMIT_NICE.
+    Urgent,
     /// As ordinary threads are, with a short time slice, so that it runs soon after it has woken.
     /// Linux 6.12 and newer, no privilege.
     ShortSlice,
@@ -29,12 +31,15 @@ pub(crate) fn thread_cpu_time() -> Span {
     read(ClockId::ThreadCPUTime).since(Time::ZERO)
 }
 
-/// Has the calling thread woken as promptly as this user may ask for.
-pub(crate) fn be_prompt() -> Scheduling {
+/// Has the calling thread run as promptly as this user may ask for. One that stays awake must not
+/// be a real-time thread, which the kernel would stop for a while in every second.
+pub(crate) fn be_prompt(stays_awake: bool) -> Scheduling {
     // One nanosecond of timer slack instead of 50 us. Never refused for oneself; without effect
     // on a real-time thread, which has none.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    if set_fifo(1).is_ok() {
+    if stays_awake && rustix::process::setpriority_process(None, MOST_URGENT).is_ok() {
+        Scheduling::Urgent
+    } else if !stays_awake && set_fifo(1).is_ok() {
         Scheduling::RealTime
     } else if set_slice(SLICE_NANOS).is_ok() {
         Scheduling::ShortSlice
@@ -42,6 +47,10 @@ pub(crate) fn be_prompt() -> Scheduling {
         Scheduling::Ordinary
     }
 }
+
+/// The nice value of a thread that yields to hardly any other. It is the calling thread's own: on
+/// Linux each has one.
+const MOST_URGENT: i32 = -20;
 
 /// The shortest slice that the kernel grants.
 const SLICE_NANOS: u64 = 100_000;

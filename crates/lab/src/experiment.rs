@@ -23,8 +23,8 @@ pub struct Experiment<'a> {
     pub scenario: &'a Scenario,
     /// The text of its file, kept with the results.
     pub text: &'a str,
-    /// The folder of its file: traces are named from there.
-    pub directory: &'a Path,
+    /// The traces that its paths name; see [`read_traces`].
+    pub traces: &'a Traces,
     /// The part of it that is asked for.
     pub selection: Selection,
     /// Results go into a folder of this one, named by the time.
@@ -42,8 +42,8 @@ impl Experiment<'_> {
     /// that is cut goes on where it stopped.
     ///
     /// # Errors
-    /// When the selection holds nothing, a trace cannot be read, or results cannot be written. A
-    /// run that fails is no error here, but a record that says so.
+    /// When the selection holds nothing or results cannot be written. A run that fails is no error
+    /// here, but a record that says so.
     pub fn execute(mut self) -> Result<Results> {
         if machine::version("haproxy", "-v").is_none() {
             self.selection.unavailable.push(Variant::Haproxy);
@@ -51,7 +51,6 @@ impl Experiment<'_> {
                 eprintln!("haproxy is not installed: its runs are left out");
             }
         }
-        let traces = read_traces(self.scenario, self.directory)?;
         let mut results = self.results()?;
         let done = results.records().to_vec();
         let runs = sweep::plan(self.scenario, &self.selection, &done);
@@ -60,7 +59,7 @@ impl Experiment<'_> {
         }
         let runner = Runner {
             scenario: self.scenario,
-            traces: &traces,
+            traces: self.traces,
             midspan: self.midspan,
             backend: Backend::available(),
         };
@@ -90,8 +89,11 @@ impl Experiment<'_> {
     }
 }
 
-/// Reads every trace that the scenario's paths name.
-fn read_traces(scenario: &Scenario, directory: &Path) -> Result<Traces> {
+/// Reads every trace that the scenario's paths name, as seen from `directory`.
+///
+/// # Errors
+/// The first one that cannot be read or is no trace.
+pub fn read_traces(scenario: &Scenario, directory: &Path) -> Result<Traces> {
     let mut traces = Traces::new();
     for cell in scenario.cells() {
         let path = &cell.spec.path;

@@ -102,6 +102,32 @@ fn a_sweep_leaves_a_record_for_each_run_and_a_report() {
 }
 
 #[test]
+fn a_path_may_follow_a_trace_that_stands_beside_the_scenario() {
+    if !common::can_run() {
+        return;
+    }
+    let traced = TINY
+        .replace(r#"{ rate = { rate = "20 Mbit/s", queue = { bytes = "100 KB" } } }"#, TRACED)
+        .replace("repetitions = 2", "repetitions = 1");
+    let folder = folder(&traced);
+    let output = folder.lab_run().output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("half.trace"), "{}", text(&output));
+
+    // A packet each second millisecond: 6 Mbit/s.
+    let chances: String = (1..=500).map(|chance| format!("{}\n", 2 * chance)).collect();
+    fs::write(folder.scenario.with_file_name("half.trace"), chances).unwrap();
+    folder.lab_run().output().unwrap();
+    for record in folder.records() {
+        if let Outcome::Measured(measurement) = record.outcome {
+            assert!((1e6..6e6).contains(&measurement.goodput_bps), "{measurement:?}");
+        }
+    }
+}
+
+const TRACED: &str = r#"{ trace = { file = "half.trace", queue = { bytes = "100 KB" } } }"#;
+
+#[test]
 fn an_interrupted_sweep_goes_on_where_it_stopped_and_leaves_no_process() {
     if !common::can_run() {
         return;
@@ -169,6 +195,40 @@ fn bad_input_is_refused_with_one_line_and_status_2() {
         assert!(words.iter().all(|word| said.contains(word)), "{said}");
     }
     assert!(folder.sweeps().is_empty());
+}
+
+#[test]
+fn the_relay_takes_settings_from_file_and_flags() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relay.toml");
+    fs::write(&file, "clients = [\"10.0.0.0/8\"]\nworkers = 3\n").unwrap();
+    let relay = |arguments: &[&str]| {
+        let mut command = common::midspan();
+        command.args(["relay", "--check", "--config"]).arg(&file).args(arguments);
+        command.output().unwrap()
+    };
+    let output = relay(&[
+        "--client=192.0.2.0/24",
+        "--set=client_leg.congestion_control=bbr",
+        "--set=buffer=2 MiB",
+        "--set=limits.flows=10",
+    ]);
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    for line in ["192.0.2.0/24", "workers = 3", "\"bbr\"", "buffer = \"2 MiB\"", "flows = 10"] {
+        assert!(said.contains(line), "{said}");
+    }
+    for (setting, words) in [
+        ("wokers=2", "wokers"),
+        ("workers=many", "workers"),
+        ("limits.flows=0", "at least 1"),
+        ("port.number=1", "not a table"),
+        ("port", "KEY=VALUE"),
+    ] {
+        let output = relay(&["--set", setting]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+        assert!(text(&output).contains(words), "{}", text(&output));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use midspan_lab::experiment::Experiment;
+use midspan_lab::experiment::{Experiment, read_traces};
 use midspan_lab::results::Results;
 use midspan_lab::sweep::Selection;
 use midspan_report::compare::{self, Compared};
@@ -125,13 +125,15 @@ pub(crate) fn execute(job: &Job) -> Result<ExitCode> {
     let parsed = Scenario::parse(&job.text, &job.file).map_err(BadInput::because)?;
     let scenario = selected(&parsed, job.short, &job.file)?;
     job.selection.check(scenario).map_err(BadInput::because)?;
+    let traces = read_traces(scenario, &job.directory)
+        .map_err(|error| BadInput::because(format!("{}: {error:#}", job.file)))?;
     acquire_privileges().context(
         "needs root, or a user namespace, which this system forbids; see `midspan doctor`",
     )?;
     let experiment = Experiment {
         scenario,
         text: &job.text,
-        directory: &job.directory,
+        traces: &traces,
         selection: job.selection.clone(),
         base: &job.base,
         fresh: job.fresh,

@@ -7,33 +7,23 @@ use anyhow::Result;
 use clap::Args;
 use ipnet::IpNet;
 use midspan_relay::Config;
-use midspan_units::ByteSize;
+use toml::{Table, Value};
 
 use super::BadInput;
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Configuration file (TOML; docs/relay.md has every key). Flags below override it
+    /// Configuration file (TOML; docs/relay.md has every key)
     #[arg(long, value_name = "FILE", required_unless_present = "clients")]
     config: Option<PathBuf>,
-    /// Prefixes whose connections are taken, such as 10.0.0.0/8
+    /// Prefix whose connections are taken, such as 10.0.0.0/8, instead of the file's; may be given
+    /// several times
     #[arg(long = "client", value_name = "PREFIX")]
     clients: Vec<IpNet>,
-    /// Port that interception hands connections to
-    #[arg(long)]
-    port: Option<u16>,
-    /// Worker threads; 0 is one per core
-    #[arg(long)]
-    workers: Option<usize>,
-    /// Congestion control towards clients
-    #[arg(long, value_name = "NAME")]
-    client_cc: Option<String>,
-    /// Congestion control towards servers
-    #[arg(long, value_name = "NAME")]
-    server_cc: Option<String>,
-    /// What is held of a flow in each direction, beside the sockets' buffers, such as "1 MiB"
-    #[arg(long, value_name = "SIZE")]
-    buffer: Option<ByteSize>,
+    /// Any other key of the file, which it overrides, such as
+    /// client_leg.congestion_control=bbr; may be given several times
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    settings: Vec<(String, Value)>,
     /// Check the configuration, print it in full, and end
     #[arg(long)]
     check: bool,
@@ -43,7 +33,6 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let check = arguments.check;
     let config = configuration(arguments)?;
-    config.check().map_err(BadInput::because)?;
     if check {
         print!("{}", toml::to_string(&config)?);
         return Ok(ExitCode::SUCCESS);
@@ -66,18 +55,42 @@ fn configuration(arguments: Arguments) -> Result<Config> {
     if !arguments.clients.is_empty() {
         config.clients = arguments.clients;
     }
-    if let Some(port) = arguments.port {
-        config.port = port;
+    // One after the other, so that a refusal is about one of them.
+    for (key, value) in arguments.settings {
+        let refused =
+            |error: &dyn std::fmt::Display| BadInput::because(format!("--set {key}: {error}"));
+        let mut table = Table::try_from(&config)?;
+        put(&mut table, &key, value).map_err(|error| refused(&error))?;
+        let changed = table.try_into::<Config>().map_err(|error| refused(&error.message()))?;
+        changed.check().map_err(|error| refused(&error))?;
+        config = changed;
     }
-    if let Some(workers) = arguments.workers {
-        config.workers = workers;
-    }
-    if let Some(buffer) = arguments.buffer {
-        config.buffer = buffer;
-    }
-    config.client_leg.congestion_control =
-        arguments.client_cc.or(config.client_leg.congestion_control);
-    config.server_leg.congestion_control =
-        arguments.server_cc.or(config.server_leg.congestion_control);
+    config.check().map_err(BadInput::because)?;
     Ok(config)
+}
+
+/// Sets what a dotted key names, in whatever table that is.
+fn put(table: &mut Table, key: &str, value: Value) -> Result<(), String> {
+    match key.split_once('.') {
+        None => {
+            table.insert(key.to_owned(), value);
+            Ok(())
+        }
+        Some((outer, inner)) => {
+            let nested = table.entry(outer).or_insert_with(|| Value::Table(Table::new()));
+            match nested {
+                Value::Table(nested) => put(nested, inner, value),
+                _ => Err(format!("`{outer}` is not a table")),
+            }
+        }
+    }
+}
+
+/// A key and its value; what is no TOML by itself is taken as text, so that a shell's quotes do.
+fn setting(text: &str) -> Result<(String, Value), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE, such as workers=2")?;
+    let value = value.trim();
+    let parsed = format!("value = {value}").parse::<Table>();
+    let parsed = parsed.ok().and_then(|mut table| table.remove("value"));
+    Ok((key.trim().to_owned(), parsed.unwrap_or_else(|| Value::String(value.to_owned()))))
 }

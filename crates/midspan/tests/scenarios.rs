@@ -1,0 +1,73 @@
+//! The short version of every scenario of the repository, run live.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use midspan_lab::results::Results;
+use midspan_scenario::record::{Outcome, Record, Variant};
+
+#[test]
+fn every_short_version_runs_and_splitting_helps_where_the_radio_loses() {
+    if !common::can_run() {
+        return;
+    }
+    let mut lossy_cells = 0;
+    for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")) {
+        let out = tempfile::tempdir().unwrap();
+        let mut command = common::midspan();
+        command.args(["lab", "run", "--short", "--out"]).arg(out.path()).arg(&file);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let sweep = fs::read_dir(out.path()).unwrap().next().expect(&said).unwrap().path();
+        let results = Results::read(&sweep).unwrap();
+        assert!(!results.records().is_empty(), "{said}");
+        for record in results.records() {
+            // Others may use the machine: a run may be untrusted, but it may not fail.
+            let failed = matches!(record.outcome, Outcome::Failed { .. });
+            assert!(!failed, "{}: {record:?}", file.display());
+        }
+        lossy_cells += check_gains(results.records());
+    }
+    eprintln!("{lossy_cells} lossy cells had a trusted run with and without the relay");
+}
+
+/// Holds every cell with losses in it, and a trusted run of both variants, to a gain of five. How
+/// many there were.
+fn check_gains(records: &[Record]) -> usize {
+    let mut goodputs: BTreeMap<_, BTreeMap<Variant, f64>> = BTreeMap::new();
+    for record in records {
+        if let Outcome::Measured(measurement) = &record.outcome
+            && record.cell.get("loss").is_some_and(|loss| loss == "0.5 %")
+        {
+            let cell = goodputs.entry((&record.scenario, &record.cell)).or_default();
+            cell.insert(record.variant, measurement.goodput_bps);
+        }
+    }
+    let mut cells = 0;
+    for (cell, goodputs) in &goodputs {
+        if let (Some(none), Some(midspan)) =
+            (goodputs.get(&Variant::None), goodputs.get(&Variant::Midspan))
+        {
+            assert!(midspan > &(5.0 * none), "{cell:?}: {midspan} with, {none} without");
+            cells += 1;
+        }
+    }
+    cells
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(self::files(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
