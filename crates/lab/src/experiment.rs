@@ -51,12 +51,12 @@ impl Experiment<'_> {
                 eprintln!("haproxy is not installed: its runs are left out");
             }
         }
+        if sweep::plan(self.scenario, &self.selection, &[]).is_empty() {
+            bail!("the selection leaves nothing to run");
+        }
         let mut results = self.results()?;
         let done = results.records().to_vec();
         let runs = sweep::plan(self.scenario, &self.selection, &done);
-        if runs.is_empty() {
-            bail!("the selection leaves nothing to run");
-        }
         let runner = Runner {
             scenario: self.scenario,
             traces: self.traces,
@@ -80,9 +80,15 @@ impl Experiment<'_> {
         if !self.fresh
             && let Some(results) = Results::unfinished(self.base, self.scenario, is_unfinished)
         {
+            let results = results.locked()?;
             let directory = results.directory().display();
-            eprintln!("going on with the unfinished sweep in {directory} (--fresh begins anew)");
-            return Ok(results);
+            if results.machine()? == machine::inspect() {
+                eprintln!(
+                    "going on with the unfinished sweep in {directory} (--fresh begins anew)"
+                );
+                return Ok(results);
+            }
+            eprintln!("the sweep in {directory} was begun on another machine: this is a new one");
         }
         let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
         Results::create(&self.base.join(now), self.text, &self.command)

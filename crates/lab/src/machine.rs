@@ -2,9 +2,9 @@
 //! addresses.
 
 use std::fs;
-use std::process::Command;
 
 use midspan_report::Machine;
+use midspan_sys::process;
 
 /// Looks at this machine. What cannot be read stays empty; programs that are absent are left out.
 pub fn inspect() -> Machine {
@@ -35,7 +35,7 @@ pub fn inspect() -> Machine {
 
 /// The first line that `program` prints about its version; `None` if it is not installed.
 pub fn version(program: &str, flag: &str) -> Option<String> {
-    let output = Command::new(program).arg(flag).output().ok()?;
+    let output = process::command(program).arg(flag).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().next().map(|line| line.trim().to_owned())
 }

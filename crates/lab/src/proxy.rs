@@ -3,10 +3,10 @@
 mod haproxy;
 mod midspan;
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub struct Proxy {
     child: Child,
-    /// Its configuration, and what it says.
-    directory: TempDir,
+    /// What it says. Its configuration has been read, and deleted, by then.
+    said: File,
     /// For a proxy that does not install its own.
     rules: Option<haproxy::Rules>,
 }
@@ -54,11 +54,11 @@ impl Proxy {
         directory: TempDir,
         mut is_ready: impl FnMut() -> io::Result<bool>,
     ) -> Result<Proxy> {
-        let said = fs::File::create(directory.path().join(SAID))?;
-        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
+        let said = tempfile::tempfile()?;
+        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?);
         let child = die_with_parent(mec.apply(&mut command)).spawn();
         let child = child.with_context(|| format!("cannot start {:?}", command.get_program()))?;
-        let mut proxy = Proxy { child, directory, rules: None };
+        let mut proxy = Proxy { child, said, rules: None };
         let deadline = Instant::now() + PATIENCE;
         while !is_ready()? {
             proxy.check()?;
@@ -67,6 +67,8 @@ impl Proxy {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+        // Here and not when the proxy ends: an interrupted run leaves nothing behind then.
+        directory.close()?;
         Ok(proxy)
     }
 
@@ -81,14 +83,9 @@ impl Proxy {
         }
     }
 
-    /// Its process.
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn said(&self) -> String {
-        let path: PathBuf = self.directory.path().join(SAID);
-        let text = fs::read_to_string(path).unwrap_or_default();
+    fn said(&mut self) -> String {
+        let mut text = String::new();
+        let _ = self.said.rewind().and_then(|()| self.said.read_to_string(&mut text));
         let last: Vec<&str> = text.lines().rev().take(3).collect();
         last.into_iter().rev().collect::<Vec<_>>().join(" | ")
     }
@@ -103,5 +100,3 @@ impl Drop for Proxy {
 
 /// How long a proxy may take to be ready.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-const SAID: &str = "said.log";

@@ -1,6 +1,6 @@
 //! The folder that a sweep leaves: records, machine, scenario, report.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use midspan_report::Machine;
 use midspan_scenario::Scenario;
 use midspan_scenario::record::{self, Record};
+use rustix::fs::FlockOperation;
 
 const RECORDS: &str = "records.jsonl";
 const SCENARIO: &str = "scenario.toml";
@@ -19,6 +20,8 @@ const COMMAND: &str = "command.txt";
 #[derive(Debug)]
 pub struct Results {
     directory: PathBuf,
+    /// Held as long as this may write, so that no two sweeps write into one folder.
+    lock: Option<File>,
     done: Vec<Record>,
     /// Bytes of the records' file up to the end of the last whole line.
     whole: u64,
@@ -38,7 +41,20 @@ impl Results {
         write(&directory.join(SCENARIO), scenario_text)?;
         write(&directory.join(MACHINE), &format!("{machine}\n"))?;
         write(&directory.join(COMMAND), &format!("{command}\n"))?;
-        Results::read(directory)
+        Results::read(directory)?.locked()
+    }
+
+    /// The same, to be written to by nobody else while this lives.
+    ///
+    /// # Errors
+    /// When another program has it.
+    pub fn locked(mut self) -> Result<Results> {
+        let folder = File::open(&self.directory)?;
+        rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).with_context(
+            || format!("another `midspan lab run` is at work in {}", self.directory.display()),
+        )?;
+        self.lock = Some(folder);
+        Ok(self)
     }
 
     /// A folder that exists, with the records that are in it. A last line that was cut off is
@@ -54,10 +70,11 @@ impl Results {
         };
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
         let done = record::parse_lines(&text[..whole], &path.display().to_string())?;
-        Ok(Results { directory: directory.to_owned(), done, whole: whole as u64 })
+        Ok(Results { directory: directory.to_owned(), lock: None, done, whole: whole as u64 })
     }
 
-    /// The newest folder below `base` with unfinished results of this very scenario.
+    /// The newest folder below `base` that has results, if they are unfinished ones of this very
+    /// scenario.
     pub fn unfinished(
         base: &Path,
         scenario: &Scenario,
@@ -66,7 +83,11 @@ impl Results {
         let mut folders: Vec<PathBuf> =
             fs::read_dir(base).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
         folders.sort();
-        let newest = folders.into_iter().rev().find_map(|folder| Results::read(&folder).ok())?;
+        let newest = folders
+            .into_iter()
+            .rev()
+            .filter_map(|folder| Results::read(&folder).ok())
+            .find(|results| !results.done.is_empty())?;
         let same = newest.done.first()?.digest == scenario.digest();
         (same && is_unfinished(&newest.done)).then_some(newest)
     }
@@ -98,6 +119,7 @@ impl Results {
         let mut file = OpenOptions::new().create(true).append(true).open(path)?;
         file.set_len(self.whole)?;
         file.write_all(line.as_bytes())?;
+        file.sync_data()?;
         self.whole += line.len() as u64;
         Ok(())
     }

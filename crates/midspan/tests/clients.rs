@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::Network;
 use midspan_lab::topology::SERVER;
+use midspan_sys::process::die_with_parent;
 use tiny_http::{Method, Response, Server};
 
 #[test]
@@ -19,25 +20,25 @@ fn iperf3_runs_both_ways_and_is_split() {
         return;
     }
     let network = Network::with_relay();
-    for reverse in [false, true] {
+    for (port, reverse) in [(5201, false), (5202, true)] {
+        let number = port.to_string();
         let mut server = Command::new("iperf3");
-        server.args(["--server", "--one-off", "--port", "5201"]);
+        server.args(["--server", "--one-off", "--port", &number]);
         let server = network.topology.server.apply(&mut server).stdout(Stdio::null());
-        let mut server = server.spawn().unwrap();
-        wait_for_listener(&network, 5201);
+        let mut server = die_with_parent(server).spawn().unwrap();
+        wait_for_listener(&network, port);
         let mut client = Command::new("iperf3");
         let address = SERVER.v4.to_string();
-        client.args(["--client", &address, "--port", "5201", "--json", "--time", "2"]);
+        client.args(["--client", &address, "--port", &number, "--json", "--time", "2"]);
         client.args(["--parallel", "2"]);
         if reverse {
             client.arg("--reverse");
         }
         let client = network.topology.ue.apply(&mut client).stdout(Stdio::piped());
-        let client = client.spawn().unwrap();
+        let mut client = die_with_parent(client).spawn().unwrap();
         let mut split = false;
-        let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(1) {
-            split |= network.is_split(5201);
+        while client.try_wait().unwrap().is_none() {
+            split |= network.is_split(port);
             thread::sleep(Duration::from_millis(20));
         }
         let output = client.wait_with_output().unwrap();
@@ -101,17 +102,23 @@ fn curl(network: &Network, arguments: &[&str]) {
 
 fn wait_for_listener(network: &Network, port: u16) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    let needle = format!(":{port:04X} ");
+    let needle = format!(":{port:04X}");
     let is_there = || {
         ["tcp", "tcp6"].iter().any(|table| {
-            fs::read_to_string(format!("/proc/thread-self/net/{table}"))
-                .is_ok_and(|table| table.contains(&needle))
+            let table = fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+            table.is_ok_and(|table| table.lines().any(|line| is_listener(line, &needle)))
         })
     };
     while !network.topology.server.run(is_there).unwrap() {
         assert!(Instant::now() < deadline, "no program listens on port {port}");
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Whether a line of the kernel's table is a socket in LISTEN on that port.
+fn is_listener(line: &str, port: &str) -> bool {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    fields.get(1).is_some_and(|local| local.ends_with(port)) && fields.get(3) == Some(&"0A")
 }
 
 /// Bytes without a pattern that a gap or a repetition could hide in.

@@ -88,8 +88,8 @@ fn a_sweep_leaves_a_record_for_each_run_and_a_report() {
             Outcome::Measured(measurement) => {
                 let legs = if record.variant == Variant::None { 2 } else { 4 };
                 assert_eq!(measurement.legs.len(), legs, "{record:?}");
-                // No more than the link's rate, and something.
-                assert!((1e6..20e6).contains(&measurement.goodput_bps), "{record:?}");
+                // About the link's rate at most (what had waited to be read counts too).
+                assert!((1e6..30e6).contains(&measurement.goodput_bps), "{record:?}");
             }
             // A noisy machine is allowed; a failure is not.
             Outcome::Untrusted { reason, .. } => assert!(!reason.is_empty()),
@@ -118,9 +118,15 @@ fn a_path_may_follow_a_trace_that_stands_beside_the_scenario() {
     let chances: String = (1..=500).map(|chance| format!("{}\n", 2 * chance)).collect();
     fs::write(folder.scenario.with_file_name("half.trace"), chances).unwrap();
     folder.lab_run().output().unwrap();
-    for record in folder.records() {
-        if let Outcome::Measured(measurement) = record.outcome {
-            assert!((1e6..6e6).contains(&measurement.goodput_bps), "{measurement:?}");
+    let records = folder.records();
+    assert_eq!(records.len(), 4);
+    for record in records {
+        match record.outcome {
+            Outcome::Measured(measurement) => {
+                assert!((1e6..9e6).contains(&measurement.goodput_bps), "{measurement:?}");
+            }
+            Outcome::Untrusted { .. } => {}
+            Outcome::Failed { reason } => panic!("{reason}"),
         }
     }
 }

@@ -86,6 +86,8 @@ counters! {
     stopped,
     /// Flows reset on both sides because their accounts did not add up: a fault of the relay.
     inconsistent,
+    /// Legs whose peer sent urgent data, which is delivered in line.
+    urgent,
     /// Bytes read from clients.
     bytes_from_client,
     /// Bytes given to servers.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-use midspan_split::{Cause, Flow, Leg, Mover, PerLeg, Verdict, Watermarks};
+use midspan_split::{Cause, Flow, Leg, Mover, PerLeg, Verdict, Watermarks, Way};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
@@ -37,9 +37,11 @@ struct Socket {
     fd: OwnedFd,
     readable: bool,
     writable: bool,
-    /// The peer's FIN, or a failure, is somewhere in what is still to be read: a short read does
-    /// not mean that nothing is left.
-    ending: bool,
+    /// The peer's FIN, a failure or an urgent mark is somewhere in what is still to be read: a
+    /// short read does not mean that nothing is left.
+    stops_short: bool,
+    /// The peer has sent urgent data. Reading stops at its mark, which splicing never passes.
+    urgent: bool,
 }
 
 #[derive(Debug)]
@@ -94,11 +96,15 @@ impl LiveFlow {
     }
 
     /// Takes in what epoll said of a leg.
-    pub(crate) fn event(&mut self, leg: Leg, flags: EventFlags) {
+    pub(crate) fn event(&mut self, leg: Leg, flags: EventFlags, counters: &Counters) {
         let socket = &mut self.sockets[leg];
         socket.readable |= flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP);
         socket.writable |= flags.contains(EventFlags::OUT);
-        socket.ending |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        socket.stops_short |=
+            flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        if flags.contains(EventFlags::PRI) {
+            socket.meets_urgent(counters);
+        }
         let connecting = leg == Leg::Server && self.flow.is_connecting();
         let error = match flags.contains(EventFlags::ERR) {
             true => sockopt::socket_error(&socket.fd).unwrap_or_else(Err).err(),
@@ -187,14 +193,18 @@ impl LiveFlow {
     /// Reads once. `None` if it may be worth going on.
     fn read(&mut self, from: Leg, room: u64, pool: &mut Pool, counters: &Counters) -> Option<Next> {
         let (socket, lane) = (&mut self.sockets[from], &mut self.lanes[from]);
-        if !lane.store.prepare(lane.mover.way(), pool, counters) {
+        let way = if socket.urgent { Way::Copy } else { lane.mover.way() };
+        if socket.urgent {
+            lane.store.leave_empty_pipe(pool);
+        }
+        if !lane.store.prepare(way, pool, counters) {
             return Some(Next::Buffer);
         }
         match lane.store.read(&socket.fd, room) {
             Read::Some { bytes, dry } => {
                 self.flow.received(from, bytes as u64);
                 received(counters, from).add(bytes as u64);
-                socket.readable = !dry || socket.ending;
+                socket.readable = !dry || socket.stops_short;
                 None
             }
             Read::Dry => {
@@ -205,6 +215,11 @@ impl LiveFlow {
                 socket.readable = false;
                 self.flow.end_of_stream(from);
                 None
+            }
+            Read::Mark => {
+                socket.meets_urgent(counters);
+                // What is in the pipe goes first.
+                (self.flow.to_write(from.other()) > 0).then_some(Next::Wait)
             }
             Read::Failed => {
                 self.flow.fail(Cause::Reset(from));
@@ -251,8 +266,14 @@ impl LiveFlow {
 }
 
 impl Socket {
+    /// The peer has sent urgent data.
+    fn meets_urgent(&mut self, counters: &Counters) {
+        counters.urgent.add(u64::from(!self.urgent));
+        (self.urgent, self.stops_short) = (true, true);
+    }
+
     fn new(fd: OwnedFd) -> Self {
-        Socket { fd, readable: false, writable: false, ending: false }
+        Socket { fd, readable: false, writable: false, stops_short: false, urgent: false }
     }
 }
 

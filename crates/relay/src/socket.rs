@@ -47,6 +47,8 @@ impl Family {
         // Segments are passed on as they come; what was held back for company was held back
         // by the sender already.
         socket.set_tcp_nodelay(true)?;
+        // Else urgent bytes would have to be asked for one by one, and be lost.
+        socket.set_out_of_band_inline(true)?;
         Ok(socket)
     }
 

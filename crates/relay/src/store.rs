@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use midspan_split::Way;
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{SpliceFlags, splice};
 
 use crate::counters::Counters;
@@ -34,6 +34,8 @@ pub(crate) enum Read {
     Dry,
     /// The source has sent its FIN, and all before it has been read.
     End,
+    /// What comes next is behind an urgent mark, which only copying passes.
+    Mark,
     /// What is held must be written first.
     Full,
     /// There is neither buffer nor pipe to be had.
@@ -95,7 +97,13 @@ impl Store {
             Store::Pipe { pipe, held } => {
                 let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
                 match retry(|| splice(&source, None, &pipe.write, None, most, flags)) {
-                    Ok(0) => Read::End,
+                    // The end, or an urgent mark before it, which looks the same from here.
+                    Ok(0) => match retry(|| peek(&source)) {
+                        Ok(0) => Read::End,
+                        Ok(_) => Read::Mark,
+                        Err(Errno::AGAIN) => Read::Dry,
+                        Err(_) => Read::Failed,
+                    },
                     Ok(bytes) => {
                         *held += bytes;
                         Read::Some { bytes, dry: false }
@@ -129,12 +137,23 @@ impl Store {
             Store::Pipe { pipe, held } => {
                 let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
                 let sent = retry(|| splice(&pipe.read, None, &destination, None, *held, flags));
-                let result = outcome(sent, *held);
+                // Short for a signal too, with room left: only a refusal promises to be told.
+                let result = match sent {
+                    Ok(bytes) => Write::Some { bytes, full: bytes == 0 },
+                    refused => outcome(refused, *held),
+                };
                 if let Write::Some { bytes, .. } = result {
                     *held -= bytes;
                 }
                 result
             }
+        }
+    }
+
+    /// Gives back a pipe that nothing is held in.
+    pub(crate) fn leave_empty_pipe(&mut self, pool: &mut Pool) {
+        if matches!(self, Store::Pipe { held: 0, .. }) {
+            self.release(pool);
         }
     }
 
@@ -161,7 +180,7 @@ impl Store {
     }
 }
 
-/// A short write means that the socket's buffer is full, and that the kernel will tell when it is
+/// A short send means that the socket's buffer is full, and that the kernel will tell when it is
 /// not; asking again to be told so would be a wasted call.
 fn outcome(sent: Result<usize, Errno>, held: usize) -> Write {
     match sent {
@@ -169,6 +188,10 @@ fn outcome(sent: Result<usize, Errno>, held: usize) -> Write {
         Err(Errno::AGAIN) => Write::Some { bytes: 0, full: true },
         Err(_) => Write::Failed,
     }
+}
+
+fn peek(source: impl AsFd) -> Result<usize, Errno> {
+    rustix::net::recv(source, &mut [0], RecvFlags::PEEK).map(|(read, _)| read)
 }
 
 fn retry(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {

@@ -133,8 +133,9 @@ impl Worker {
             word => {
                 let leg = if word & 1 == 0 { Leg::Client } else { Leg::Server };
                 let key = Key::from_bits(word >> 1);
+                let counters = &self.shared.ends[self.index].counters;
                 if let Some(flow) = self.flows.get_mut(key) {
-                    flow.event(leg, flags);
+                    flow.event(leg, flags, counters);
                     self.enqueue(key);
                 }
             }
@@ -197,6 +198,7 @@ impl Worker {
     fn remove(&mut self, key: Key) {
         if let Some(mut flow) = self.flows.remove(key) {
             flow.release(&mut self.pool);
+            self.counters().buffered.set(self.pool.used());
             self.shared.ledger().release(flow.client);
             self.counters().active.set(self.flows.len() as u64);
         }
@@ -218,8 +220,12 @@ impl Worker {
     /// Takes what still waits at the listeners, which closing would reset, and closes them.
     fn close_listeners(&mut self) {
         for listener in std::mem::take(&mut self.listeners) {
-            while let Ok(accepted) = socket::accept(&listener) {
-                self.take(accepted);
+            loop {
+                match socket::accept(&listener) {
+                    Ok(accepted) => self.take(accepted),
+                    Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
+                    Err(NotAccepted::NoneWaiting | NotAccepted::NoRoom) => break,
+                }
             }
         }
     }
@@ -281,7 +287,11 @@ impl Worker {
         let server_leg = socket::connect(server_leg, client, server, self.shared.config.port)?;
         let flow = LiveFlow::new(client.ip(), client_leg, server_leg, self.marks);
         self.flows.insert_with(|key| {
-            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+            let flags = EventFlags::IN
+                | EventFlags::PRI
+                | EventFlags::OUT
+                | EventFlags::RDHUP
+                | EventFlags::ET;
             for (leg, bit) in [(Leg::Client, 0), (Leg::Server, 1)] {
                 watch(&self.epoll, flow.fd(leg), key.to_bits() << 1 | bit, flags)?;
             }

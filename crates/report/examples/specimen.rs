@@ -9,9 +9,9 @@
 #[path = "../tests/fixture/mod.rs"]
 mod fixture;
 
-use midspan_report::{Report, Terminal};
+use midspan_report::{Report, Terminal, compare};
 use midspan_scenario::record::Outcome;
-use midspan_scenario::reference::compare;
+use midspan_scenario::reference;
 use midspan_scenario::summary::Summary;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,13 +49,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let machine = fixture::machine();
     let explanations = ["Made-up: here stands why our numbers differ from the paper's.".to_owned()];
-    let rows = fixture::reference_rows();
-    let comparison = compare(&rows, &scenario, &Summary::of(&scenario, &records)?);
     let mut report = Report::new(&scenario, &records)?;
-    report.comparison = Some(&comparison);
     report.source = Some(source);
     report.machine = Some(&machine);
     report.explanations = &explanations;
+    // Of this one, what stands beside the reference.
+    if which == "reference" {
+        let summary = Summary::of(&scenario, &records)?;
+        let comparison = &reference::compare(&fixture::reference_rows(), &scenario, &summary);
+        let one = [compare::Compared { scenario: &scenario, summary: &summary, comparison }];
+        match form {
+            "html" => print!("{}", compare::page(&scenario.title, &one)),
+            _ => print!("{}", compare::text(&one, Terminal { width: 100, colour: true })),
+        }
+        return Ok(());
+    }
     match form {
         "html" => print!("{}", report.html()),
         _ => print!("{}", report.text(Terminal { width: 100, colour: true })),

@@ -180,11 +180,12 @@ impl Source<'_> {
     }
 }
 
-/// `gain 23.4 x, 95 % interval 21.0 to 26.1`.
+/// `gain 23.4 x of 3 repetitions, 95 % interval 21.0 to 26.1`.
 pub(crate) fn gain_with_interval(gain: &midspan_scenario::summary::Gain) -> String {
     let interval =
         gain.ci95.map(|(low, high)| format!(", 95 % interval {} to {}", factor(low), factor(high)));
-    format!("gain {} x{}", factor(gain.mean), interval.unwrap_or_default())
+    let runs = if gain.n == 1 { "repetition" } else { "repetitions" };
+    format!("gain {} x of {} {runs}{}", factor(gain.mean), gain.n, interval.unwrap_or_default())
 }
 
 /// The cells, in groups that differ along one axis only; a group's title names its point on the

@@ -53,6 +53,8 @@ pub fn page(title: &str, compared: &[Compared<'_>]) -> String {
 
 /// Everything that is compared, flat.
 pub(crate) struct Against<'a> {
+    /// What speaks against the numbers.
+    doubts: Vec<String>,
     pub(crate) lines: Vec<Line<'a>>,
     pub(crate) contests: Vec<Bout<'a>>,
 }
@@ -83,14 +85,26 @@ pub(crate) struct Bout<'a> {
 
 impl<'a> Against<'a> {
     pub(crate) fn of(compared: &[Compared<'a>]) -> Self {
-        let mut all = Against { lines: Vec::new(), contests: Vec::new() };
+        let mut all = Against { doubts: Vec::new(), lines: Vec::new(), contests: Vec::new() };
         for Compared { scenario, summary, comparison } in compared {
+            let measurable = summary.verdict == Verdict::Measurable;
             let trusted = |labels: &BTreeMap<String, String>| {
-                summary
-                    .cells
-                    .iter()
-                    .any(|cell| cell.labels == *labels && cell.verdict == Verdict::Measurable)
+                measurable
+                    && summary
+                        .cells
+                        .iter()
+                        .any(|cell| cell.labels == *labels && cell.verdict == Verdict::Measurable)
             };
+            let counts = summary.counts;
+            if counts.untrusted > 0 {
+                let verdict = if measurable { "" } else { "not measurable here: " };
+                all.doubts.push(format!(
+                    "{}: {verdict}{} of {} runs untrusted.",
+                    scenario.name,
+                    counts.untrusted,
+                    counts.total()
+                ));
+            }
             all.lines.extend(comparison.pairs.iter().map(|pair| {
                 let ours = pair.ours.zip(pair.ratio).filter(|_| trusted(&pair.labels));
                 Line { pair, ours: ours.map(|(stats, ratio)| Ours { stats, ratio }) }
@@ -117,11 +131,13 @@ impl<'a> Against<'a> {
         let errors: Vec<f64> =
             self.lines.iter().filter_map(|line| Some((line.ours?.ratio - 1.0).abs())).collect();
         let Some(stats) = Stats::of(&errors) else {
-            return vec!["No cell that the reference has was measured.".to_owned()];
+            let nothing = "No cell that the reference has was measured.".to_owned();
+            return self.doubts.iter().cloned().chain([nothing]).collect();
         };
         let close = errors.iter().filter(|error| **error <= CLOSE).count();
-        let mut sentences = vec![format!(
-            "{} of {} cells of the reference's kind measured: median error {}, worst {}; {} of {} \
+        let mut sentences = self.doubts.clone();
+        sentences.push(format!(
+            "{} of {} cells and variants of the reference's kind measured: median error {}, worst {}; {} of {} \
              ({}) within {:.0} %.",
             errors.len(),
             self.lines.len(),
@@ -131,7 +147,7 @@ impl<'a> Against<'a> {
             errors.len(),
             percent(close as f64 / errors.len() as f64),
             CLOSE * 100.0,
-        )];
+        ));
         let bouts: Vec<&Bout<'_>> =
             self.contests.iter().filter(|bout| bout.ours.is_some()).collect();
         if !bouts.is_empty() {
@@ -139,8 +155,8 @@ impl<'a> Against<'a> {
                 bouts.iter().filter(|bout| agrees(bout.contest) == Some(true)).count()
             };
             sentences.push(format!(
-                "With or without a proxy, the same side wins in {} of {} cells, and the gain is of \
-                 the same order in {}.",
+                "With or without a proxy, the same side wins in {} of {} cells, and the factor of \
+                 acknowledged goodput is of the same order in {}.",
                 count(|contest| contest.same_winner),
                 bouts.len(),
                 count(|contest| contest.same_order),

@@ -1,8 +1,8 @@
 //! Result records turned into what people read: an aligned table for the terminal, a self-contained
 //! HTML page with plots, and the comparison with reference curves in both.
 //!
-//! Pure: records and text in, text out. Nothing here reads a file or a clock, and no statistic is
-//! computed here: those are [`midspan_scenario::summary`]'s and
+//! Pure: records and text in, text out. Nothing here reads a file or a clock, and the statistics
+//! of runs are not computed here: those are [`midspan_scenario::summary`]'s and
 //! [`midspan_scenario::reference`](mod@midspan_scenario::reference)'s.
 
 mod charts;

@@ -67,7 +67,8 @@ pub(crate) fn factor(value: f64) -> String {
     let places = match value.abs() {
         v if v >= 999.95 => 0,
         v if v >= 9.995 => 1,
-        _ => 2,
+        v if v >= 0.0995 || v == 0.0 => 2,
+        _ => 4,
     };
     fixed(value, places)
 }
@@ -119,7 +120,8 @@ fn decimals(scaled: f64) -> usize {
         v if v >= 1000.0 => 0,
         v if v >= 10.0 => 1,
         v if v >= 1.0 || v == 0.0 => 2,
-        _ => 3,
+        v if v >= 0.0995 => 3,
+        _ => 5,
     }
 }
 

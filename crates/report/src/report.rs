@@ -2,10 +2,8 @@
 
 use midspan_scenario::Scenario;
 use midspan_scenario::record::Record;
-use midspan_scenario::reference::Comparison;
 use midspan_scenario::summary::{Foreign, Summary};
 
-use crate::compare::{self, Compared};
 use crate::grid::{Look, painted, wrapped};
 use crate::{Conclusion, Machine, Terminal, html, terminal};
 
@@ -23,8 +21,6 @@ pub struct Report<'a> {
     pub source: Option<&'a str>,
     /// Where the runs were made.
     pub machine: Option<&'a Machine>,
-    /// The results beside a reference's.
-    pub comparison: Option<&'a Comparison>,
     /// Why our numbers differ from the paper's: paragraphs of plain text.
     pub explanations: &'a [String],
 }
@@ -41,7 +37,6 @@ impl<'a> Report<'a> {
             summary: Summary::of(scenario, records)?,
             source: None,
             machine: None,
-            comparison: None,
             explanations: &[],
         })
     }
@@ -56,10 +51,6 @@ impl<'a> Report<'a> {
     pub fn text(&self, terminal: Terminal) -> String {
         let mut out = terminal::heading(self.scenario, terminal);
         out.push_str(&terminal::tables(self.scenario, &self.summary, terminal));
-        if let Some(compared) = self.compared().filter(|one| !one.comparison.pairs.is_empty()) {
-            out.push('\n');
-            out.push_str(&compare::text(&[compared], terminal));
-        }
         out.push('\n');
         for sentence in self.conclusion().sentences {
             let sentence = wrapped(&sentence, terminal.width, 0);
@@ -67,12 +58,6 @@ impl<'a> Report<'a> {
             out.push('\n');
         }
         out
-    }
-
-    /// The report's part of a comparison of several scenarios; none without a reference.
-    pub fn compared(&self) -> Option<Compared<'_>> {
-        let comparison = self.comparison?;
-        Some(Compared { scenario: self.scenario, summary: &self.summary, comparison })
     }
 
     /// A page that needs nothing but itself.

@@ -29,13 +29,13 @@ impl Terminal {
     }
 }
 
-/// The tables of every metric, the papers' remarks and what must be said of runs without numbers.
+/// The tables of every metric, and what must be said of runs without numbers.
 pub(crate) fn tables(scenario: &Scenario, summary: &Summary, terminal: Terminal) -> String {
     let mut out = String::new();
     for metric in Metric::all_of(scenario) {
         let table = Table::of(scenario, summary, metric);
         out.push('\n');
-        out.push_str(&table.caption(summary));
+        out.push_str(&table.caption());
         out.push('\n');
         out.push_str(&table.grid().render(terminal.colour));
     }
@@ -60,7 +60,7 @@ struct Table<'a> {
     scenario: &'a Scenario,
     metric: Metric,
     cells: Vec<&'a CellSummary>,
-    /// The variants that have something to show, in the scenario's order.
+    /// The variants, in the scenario's order.
     variants: Vec<Variant>,
     /// Those of them that have gains.
     gains: Vec<Variant>,
@@ -87,16 +87,30 @@ impl<'a> Table<'a> {
         Table { scenario, metric, cells, variants: variants.collect(), gains }
     }
 
-    fn caption(&self, summary: &Summary) -> String {
+    fn caption(&self) -> String {
         let unit = match self.metric.quantity() {
             Quantity::Rate => ", Mbit/s",
             Quantity::Duration => "",
         };
-        let runs = summary.cells.iter().flat_map(|cell| &cell.variants);
-        let most = runs.map(|variant| variant.counts.measured).max().unwrap_or(0);
-        let what = match most {
-            0 | 1 => String::new(),
-            most => format!(": mean ± standard deviation of {most} runs"),
+        let entries = self.cells.iter().flat_map(|cell| {
+            self.variants.iter().map(|variant| Entry::of(cell, cell.variant(*variant), self.metric))
+        });
+        let sizes: Vec<u32> = entries
+            .filter_map(|entry| match entry {
+                Entry::Measured(stats) => Some(stats.n),
+                _ => None,
+            })
+            .collect();
+        let of = match self.metric.quantity() {
+            Quantity::Rate => "runs",
+            Quantity::Duration => "transfers",
+        };
+        let what = match (sizes.iter().min(), sizes.iter().max()) {
+            (_, None | Some(0 | 1)) => String::new(),
+            (Some(least), Some(most)) if least < most => {
+                format!(": mean ± standard deviation of {least} to {most} {of}")
+            }
+            (_, Some(most)) => format!(": mean ± standard deviation of {most} {of}"),
         };
         format!("{}{unit}{what}", self.metric.title())
     }

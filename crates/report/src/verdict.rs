@@ -1,14 +1,14 @@
 //! The result in a sentence or two, computed.
 
 use midspan_scenario::record::Variant;
-use midspan_scenario::summary::{Gain, Summary, Verdict};
+use midspan_scenario::summary::{CellSummary, Gain, Summary, Verdict};
 use midspan_scenario::{Direction, Scenario};
 
 use crate::number::{factor, percent};
 use crate::view::{self, cell_name, common_direction, variant_name};
 
 /// Gains this close to 1 are no difference worth a word.
-const SAME: f64 = 0.03;
+pub(crate) const SAME: f64 = 0.03;
 
 /// What came out, in sentences.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Conclusion {
     pub(crate) fn of(scenario: &Scenario, summary: &Summary) -> Conclusion {
         if summary.verdict == Verdict::NotMeasurable {
             let variants = summary.cells.iter().flat_map(|cell| &cell.variants);
-            let reasons = variants.flat_map(|variant| &variant.reasons);
+            let reasons = variants.flat_map(|variant| &variant.untrusted_reasons);
             let text = view::not_measurable(summary.counts, reasons);
             return Conclusion::unknown(capitalised(&text) + ".");
         }
@@ -50,14 +50,31 @@ impl Conclusion {
         proxies.sort();
         let all = proxies.iter().map(|proxy| (*proxy, findings(scenario, summary, *proxy)));
         let all: Vec<(Variant, Vec<Finding>)> = all.filter(|(_, some)| !some.is_empty()).collect();
-        let Some((_, main)) = all.first() else {
+        if all.is_empty() {
             return Conclusion::unknown(nothing_to_compare(scenario, summary));
+        }
+        let outcome = match all.iter().find(|(proxy, _)| *proxy == Variant::Midspan) {
+            Some((_, found)) if found.iter().any(Finding::is_slower) => Outcome::Slower,
+            Some((_, found)) if lost(summary, Variant::Midspan, found) == 0 => Outcome::Good,
+            _ => Outcome::Unknown,
         };
-        let slower = main.iter().any(Finding::is_slower);
-        let outcome = if slower { Outcome::Slower } else { Outcome::Good };
-        let direction = common_direction(scenario);
-        let sentences =
+        let named = scenario.axes.iter().any(|axis| axis.name == view::DIRECTION);
+        let direction = if named { None } else { common_direction(scenario) };
+        let mut sentences: Vec<String> =
             all.iter().map(|(proxy, findings)| sentence(*proxy, findings, direction)).collect();
+        for proxy in proxies {
+            let found = all.iter().find(|(other, _)| *other == proxy);
+            let found = found.map(|(_, found)| &found[..]).unwrap_or_default();
+            let more = if found.is_empty() { "" } else { " more" };
+            let who = variant_name(proxy);
+            match lost(summary, proxy, found) {
+                0 => {}
+                1 => sentences.push(format!("{who} has no number to compare in one{more} cell.")),
+                lost => {
+                    sentences.push(format!("{who} has no number to compare in {lost}{more} cells."))
+                }
+            }
+        }
         Conclusion { sentences, outcome }
     }
 
@@ -68,7 +85,7 @@ impl Conclusion {
 
 impl Finding {
     fn is_slower(&self) -> bool {
-        self.gain.mean < 1.0 - SAME
+        self.gain.mean < 1.0 - SAME && !is_open(&self.gain)
     }
 
     fn is_the_same(&self) -> bool {
@@ -85,6 +102,20 @@ fn findings(scenario: &Scenario, summary: &Summary, variant: Variant) -> Vec<Fin
             Some(Finding { cell: cell_name(scenario, &cell.labels), gain })
         })
         .collect()
+}
+
+/// In how many cells `variant` and no proxy were both run, and no gain came of it.
+fn lost(summary: &Summary, variant: Variant, found: &[Finding]) -> usize {
+    let ran = |cell: &CellSummary, variant| {
+        cell.variant(variant).is_some_and(|summary| summary.counts.total() > 0)
+    };
+    let both = |cell: &&CellSummary| ran(cell, variant) && ran(cell, Variant::None);
+    summary.cells.iter().filter(both).count() - found.len()
+}
+
+/// Whether the spread of the runs leaves open which side is faster.
+pub(crate) fn is_open(gain: &Gain) -> bool {
+    (0.67..1.5).contains(&gain.mean) && gain.ci95.is_some_and(|(low, high)| low < 1.0 && 1.0 < high)
 }
 
 /// What `findings`, at least one, say of `variant`.
@@ -108,7 +139,7 @@ fn sentence(variant: Variant, findings: &[Finding], direction: Option<Direction>
         [one] => format!("{who} is {}.", first(one)),
         [one, two] => format!("{who} is {}, and {}.", first(one), second(two)),
         all if all.iter().all(Finding::is_the_same) => {
-            format!("{who} is as fast as no proxy in all {} cells{direction}.", all.len())
+            format!("{who} is as fast as no proxy in all {} cells compared{direction}.", all.len())
         }
         all => {
             let best = all.iter().max_by(by_gain).map(first).unwrap_or_default();
@@ -116,7 +147,7 @@ fn sentence(variant: Variant, findings: &[Finding], direction: Option<Direction>
             let slower = all.iter().filter(|finding| finding.is_slower()).count();
             let count = match slower {
                 0 => String::new(),
-                slower => format!(" It is slower in {slower} of {} cells.", all.len()),
+                slower => format!(" It is slower in {slower} of {} cells compared.", all.len()),
             };
             format!("{who} is at best {best}, and at worst {worst}.{count}")
         }
@@ -126,12 +157,9 @@ fn sentence(variant: Variant, findings: &[Finding], direction: Option<Direction>
 /// `23.4 times faster than`, `as fast as`: the last word leads to what it is compared with.
 fn compared(gain: Gain) -> String {
     let mean = gain.mean;
-    let uncertain = gain.ci95.is_some_and(|(low, high)| low < 1.0 && 1.0 < high);
     match mean {
         _ if (mean - 1.0).abs() <= SAME => "as fast as".to_owned(),
-        _ if uncertain && (0.67..1.5).contains(&mean) => {
-            format!("within the runs' spread ({} x) of", factor(mean))
-        }
+        _ if is_open(&gain) => format!("within the runs' spread ({} x) of", factor(mean)),
         _ if mean >= 2.0 => format!("{} times faster than", factor(mean)),
         _ if mean > 1.0 => format!("{} faster than", percent(mean - 1.0)),
         _ if mean > 0.5 => format!("{} slower than", percent(1.0 - mean)),
@@ -202,11 +230,11 @@ mod tests {
         assert_eq!(
             said(&[("0 % late", 1.0), ("0.5 % late", 0.66), ("1 % late", 0.4)]),
             "Midspan is at best as fast as no proxy at 0 % late (upload), and at worst 2.50 times \
-             slower at 1 % late. It is slower in 2 of 3 cells."
+             slower at 1 % late. It is slower in 2 of 3 cells compared."
         );
         assert_eq!(
             said(&[("0 % late", 1.0), ("0.5 % late", 0.98), ("1 % late", 1.02)]),
-            "Midspan is as fast as no proxy in all 3 cells (upload)."
+            "Midspan is as fast as no proxy in all 3 cells compared (upload)."
         );
         assert_eq!(
             sentence(

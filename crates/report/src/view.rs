@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use midspan_scenario::record::{Measurement, Outcome, Record, Variant};
+use midspan_scenario::record::{Measurement, Record, Variant};
 use midspan_scenario::summary::{CellSummary, Counts, Gain, Summary, VariantSummary, Verdict};
 use midspan_scenario::{Direction, Scenario, Stats, Workload};
 
@@ -175,17 +175,9 @@ pub(crate) fn run_values(
         .filter(|record| record.cell == *labels && record.variant == variant)
         .map(|record| (record.repetition, record))
         .collect();
-    let measured = runs.values().filter_map(|record| measurement(record));
+    let measured = runs.values().filter_map(|record| record.measurement());
     let values = measured.flat_map(|run| metric.values(run));
     values.filter(|value| value.is_finite()).collect()
-}
-
-/// What a record measured, if it is trusted.
-pub(crate) fn measurement(record: &Record) -> Option<&Measurement> {
-    match &record.outcome {
-        Outcome::Measured(measurement) => Some(measurement),
-        Outcome::Untrusted { .. } | Outcome::Failed { .. } => None,
-    }
 }
 
 /// A paper's number on a plot.
@@ -286,7 +278,7 @@ pub(crate) fn cell_name(scenario: &Scenario, labels: &BTreeMap<String, String>) 
 }
 
 /// The axis whose labels need no name beside them: `upload`, `download`.
-const DIRECTION: &str = "direction";
+pub(crate) const DIRECTION: &str = "direction";
 
 /// An axis' name as prose.
 pub(crate) fn axis_name(axis: &str) -> String {
@@ -309,9 +301,14 @@ pub(crate) fn troubles(scenario: &Scenario, summary: &Summary) -> Vec<String> {
     for cell in &summary.cells {
         let name = cell_name(scenario, &cell.labels);
         if cell.verdict == Verdict::NotMeasurable {
-            let reasons = cell.variants.iter().flat_map(|variant| &variant.reasons);
+            let reasons = cell.variants.iter().flat_map(|variant| &variant.untrusted_reasons);
             let place = if name.is_empty() { String::new() } else { format!("{name}: ") };
             sentences.push(format!("{place}{}", not_measurable(cell.counts, reasons)));
+            if cell.counts.failed > 0 {
+                let reasons = cell.variants.iter().flat_map(|variant| &variant.failed_reasons);
+                let failed = kind(cell.counts.failed, cell.counts.total(), "failed", reasons);
+                sentences.push(format!("{place}{failed}"));
+            }
             continue;
         }
         for variant in &cell.variants {
@@ -340,13 +337,26 @@ pub(crate) fn not_measurable<'a>(
 
 fn trouble(variant: &VariantSummary) -> Option<String> {
     let counts = variant.counts;
-    let kinds: Vec<String> = [(counts.untrusted, "untrusted"), (counts.failed, "failed")]
+    let kinds = [
+        (counts.untrusted, "untrusted", &variant.untrusted_reasons),
+        (counts.failed, "failed", &variant.failed_reasons),
+    ];
+    let said: Vec<String> = kinds
         .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, kind)| format!("{count} of {} runs {kind}", counts.total()))
+        .filter(|(count, ..)| *count > 0)
+        .map(|(count, name, reasons)| kind(count, counts.total(), name, reasons))
         .collect();
-    let what = format!("{}{}", kinds.join(" and "), listed(&variant.reasons));
-    (!kinds.is_empty()).then_some(what)
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// `2 of 9 runs failed: address already in use`.
+fn kind<'a>(
+    count: u32,
+    total: u32,
+    name: &str,
+    reasons: impl IntoIterator<Item = &'a String>,
+) -> String {
+    format!("{count} of {total} runs {name}{}", listed(reasons))
 }
 
 /// One of `reasons` after a colon, and how many others there are.
@@ -355,7 +365,7 @@ fn listed<'a>(reasons: impl IntoIterator<Item = &'a String>) -> String {
     let Some(first) = all.first() else { return String::new() };
     match all.len() - 1 {
         0 => format!(": {first}"),
-        more => format!(": {first}; and {more} more like it"),
+        more => format!(": {first}; and {more} other reasons"),
     }
 }
 

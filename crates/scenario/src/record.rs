@@ -75,7 +75,32 @@ fn parse_line(line: &str) -> Result<Record, String> {
         }
         None => return Err(format!("not a result record: no `schema`, which is {SCHEMA}")),
     }
-    serde_json::from_value(value).map_err(|error| format!("not a result record: {error}"))
+    let record: Record =
+        serde_json::from_value(value).map_err(|error| format!("not a result record: {error}"))?;
+    match record.measurement() {
+        Some(run) if !run.is_possible() => {
+            Err("not a result record: a measured run has rates from \
+             0 and has taken some time"
+                .to_owned())
+        }
+        _ => Ok(record),
+    }
+}
+
+impl Record {
+    /// What was measured, if it is trusted.
+    pub fn measurement(&self) -> Option<&Measurement> {
+        match &self.outcome {
+            Outcome::Measured(measurement) => Some(measurement),
+            Outcome::Untrusted { .. } | Outcome::Failed { .. } => None,
+        }
+    }
+}
+
+impl Measurement {
+    fn is_possible(&self) -> bool {
+        self.goodput_bps >= 0.0 && self.acknowledged_bps >= 0.0 && self.measured_s > 0.0
+    }
 }
 
 /// What ran the scenario.
@@ -139,7 +164,8 @@ pub struct Measurement {
     /// The same at the near end of the sender's own connection: what the next hop's TCP
     /// acknowledged (with a proxy, what the proxy took in). Bit/s. Zero on transfers.
     pub acknowledged_bps: f64,
-    /// Measured time in seconds (warm-up left out); on transfers, from first connect to last close.
+    /// Measured time in seconds (warm-up left out); on transfers, the sum of their
+    /// [`TransferRecord::closed_s`].
     pub measured_s: f64,
     /// Segments that the sending application's TCP retransmitted in the measured time.
     pub sender_retransmits: u64,

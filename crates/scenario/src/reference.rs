@@ -200,6 +200,13 @@ impl Conditions {
         let limited = [&hosts.ue, &hosts.mec, &hosts.server]
             .into_iter()
             .any(|host| host.buffers != Buffers::MAX);
+        // The relay's own choices: a buffer that is set limits, as a host's does.
+        let legs = [&spec.relay.client_leg, &spec.relay.server_leg];
+        let relay_limits = variant == Variant::Midspan
+            && (spec.relay.buffer.is_some()
+                || legs.into_iter().any(|leg| {
+                    leg.receive_buffer.or(leg.send_buffer).or(leg.notsent_lowat).is_some()
+                }));
         let route = if variant == Variant::None { Route::Direct } else { Route::Proxy };
         let onward = match variant {
             Variant::None => &hosts.ue.congestion_control,
@@ -212,6 +219,7 @@ impl Conditions {
         let others = [&spec.path.access.down, &spec.path.wide.up, &spec.path.wide.down];
         let only_delays = others.into_iter().flatten().all(is_delay);
         if limited
+            || relay_limits
             || !only_delays
             || *onward != hosts.ue.congestion_control
             || spec.service.at != Place::Server
@@ -258,7 +266,7 @@ impl Access {
         };
         let mut access = Access {
             rate: *rate,
-            queue: queue.bytes?,
+            queue: queue.bytes.filter(|_| queue.packets.is_none())?,
             loss: Share::ZERO,
             late: Share::ZERO,
             late_by: Span::ZERO,
@@ -314,6 +322,16 @@ fn row(line: &str) -> Result<Row, String> {
     else {
         return Err(format!("{} columns; there must be 12", fields.len()));
     };
+    let positive =
+        [(rate, "rate_mbps"), (rtt, "rtt_ms"), (seconds, "seconds"), (goodput, "goodput_kbps")];
+    for (text, column) in positive {
+        if number(text, column)? == 0.0 {
+            return Err(format!("{column} is {text}; it must be above zero"));
+        }
+    }
+    if number(access_rtt, "access_rtt_ms")? > number(rtt, "rtt_ms")? {
+        return Err(format!("access_rtt_ms is {access_rtt}; it is a part of rtt_ms, {rtt}"));
+    }
     let conditions = Conditions {
         rate: Rate::from_bps(scaled(rate, "rate_mbps", 1e6)?),
         queue: ByteSize::from_bytes(scaled(queue, "queue_bytes", 1.0)?),

@@ -45,8 +45,10 @@ pub struct VariantSummary {
     pub variant: Variant,
     /// Runs by outcome.
     pub counts: Counts,
-    /// Why runs were untrusted or failed, each reason once.
-    pub reasons: Vec<String>,
+    /// Why runs were untrusted, each reason once.
+    pub untrusted_reasons: Vec<String>,
+    /// Why runs failed, each reason once.
+    pub failed_reasons: Vec<String>,
     /// [`Measurement::goodput_bps`] over the runs; none on transfers.
     pub goodput_bps: Option<Stats>,
     /// [`Measurement::acknowledged_bps`] over the runs; none on transfers.
@@ -205,7 +207,7 @@ impl CellSummary {
 
 impl VariantSummary {
     fn of(variant: Variant, runs: &[&Record], none: &[&Record]) -> VariantSummary {
-        let measured: Vec<&Measurement> = runs.iter().filter_map(|run| measurement(run)).collect();
+        let measured: Vec<&Measurement> = runs.iter().filter_map(|run| run.measurement()).collect();
         let bulk: Vec<&&Measurement> =
             measured.iter().filter(|measurement| measurement.transfers.is_empty()).collect();
         let over_bulk = |value: fn(&Measurement) -> f64| {
@@ -216,7 +218,14 @@ impl VariantSummary {
         VariantSummary {
             variant,
             counts: runs.iter().map(|run| Counts::of(&run.outcome)).sum(),
-            reasons: reasons(runs),
+            untrusted_reasons: reasons(runs, |outcome| match outcome {
+                Outcome::Untrusted { reason, .. } => Some(reason),
+                _ => None,
+            }),
+            failed_reasons: reasons(runs, |outcome| match outcome {
+                Outcome::Failed { reason } => Some(reason),
+                _ => None,
+            }),
             goodput_bps: over_bulk(|measurement| measurement.goodput_bps),
             acknowledged_bps: over_bulk(|measurement| measurement.acknowledged_bps),
             sender_retransmits: Stats::of(&retransmits),
@@ -245,14 +254,18 @@ impl TransferSummary {
 
 impl Gain {
     fn of(runs: &[&Record], none: &[&Record]) -> Option<Gain> {
-        let logarithms: Vec<f64> = runs
+        let factors: Vec<f64> = runs
             .iter()
             .filter_map(|run| {
                 let base = none.iter().find(|base| base.repetition == run.repetition)?;
-                let factor = speed(measurement(run)?)? / speed(measurement(base)?)?;
-                (factor.is_finite() && factor > 0.0).then(|| factor.ln())
+                Some(speed(run.measurement()?)? / speed(base.measurement()?)?)
             })
             .collect();
+        // Nothing delivered has no logarithm, and to leave it out would flatter the rest.
+        if !factors.iter().all(|factor| factor.is_finite() && *factor > 0.0) {
+            return None;
+        }
+        let logarithms: Vec<f64> = factors.into_iter().map(f64::ln).collect();
         let stats = Stats::of(&logarithms)?;
         Some(Gain {
             n: stats.n,
@@ -331,9 +344,10 @@ fn check(scenario: &Scenario, records: &[Record]) -> Result<(), Foreign> {
 }
 
 /// What identifies a run within a scenario.
-type RunKey<'r> = (&'r BTreeMap<String, String>, Variant, u32);
+pub type RunKey<'r> = (&'r BTreeMap<String, String>, Variant, u32);
 
-fn last_of_each(records: &[Record]) -> BTreeMap<RunKey<'_>, &Record> {
+/// Of a run that was repeated, the last record.
+pub fn last_of_each(records: &[Record]) -> BTreeMap<RunKey<'_>, &Record> {
     records
         .iter()
         .map(|record| ((&record.cell, record.variant, record.repetition), record))
@@ -351,13 +365,6 @@ fn of_variant<'r>(
         .collect()
 }
 
-fn measurement(record: &Record) -> Option<&Measurement> {
-    match &record.outcome {
-        Outcome::Measured(measurement) => Some(measurement),
-        Outcome::Untrusted { .. } | Outcome::Failed { .. } => None,
-    }
-}
-
 /// What a gain compares: goodput, or transfers per second as the receivers saw them.
 fn speed(measurement: &Measurement) -> Option<f64> {
     if measurement.transfers.is_empty() {
@@ -367,12 +374,11 @@ fn speed(measurement: &Measurement) -> Option<f64> {
     (total > 0.0).then(|| measurement.transfers.len() as f64 / total)
 }
 
-fn reasons(runs: &[&Record]) -> Vec<String> {
+/// What the runs say, each reason once.
+fn reasons(runs: &[&Record], said: fn(&Outcome) -> Option<&String>) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
-    for run in runs {
-        if let Outcome::Untrusted { reason, .. } | Outcome::Failed { reason } = &run.outcome
-            && !reasons.contains(reason)
-        {
+    for reason in runs.iter().filter_map(|run| said(&run.outcome)) {
+        if !reasons.contains(reason) {
             reasons.push(reason.clone());
         }
     }

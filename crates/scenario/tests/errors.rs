@@ -206,7 +206,7 @@ fn impossible_values() {
     );
     assert_eq!(
         spoilt("congestion_control = \"bbr\"", "send_buffer = \"4 GiB\""),
-        "x.toml:23: a socket takes from `1 B` to `2147483647 B`; leave the key out for the default"
+        "x.toml:23: the relay takes from `4 KiB` to `1 GiB`; leave the key out for the default"
     );
     assert_eq!(
         spoilt("at = \"server\"", "at = \"mec\""),
@@ -215,7 +215,7 @@ fn impossible_values() {
     );
     assert_eq!(
         spoilt("warmup =", "flows = 0\nwarmup ="),
-        "x.toml:29: no flow measures nothing; at least 1"
+        "x.toml:29: 0 flows cannot be run; from 1 to 1000 can"
     );
     assert_eq!(
         spoilt("name = \"good\"", "name = \"Good file\""),

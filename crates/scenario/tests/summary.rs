@@ -130,7 +130,8 @@ fn reasons_are_told_once_and_the_last_record_of_a_run_counts() {
     let summary = Summary::of(&scenario(), &records).unwrap();
     let midspan = summary.cells[0].variant(Variant::Midspan).unwrap();
     assert_eq!(midspan.counts, Counts { measured: 1, untrusted: 0, failed: 2 });
-    assert_eq!(midspan.reasons, ["no relay"]);
+    assert_eq!(midspan.failed_reasons, ["no relay"]);
+    assert!(midspan.untrusted_reasons.is_empty());
     assert_eq!(midspan.gain, None);
 }
 

@@ -92,6 +92,16 @@ impl<C: Eq + Hash> Ledger<C> {
     pub fn flows(&self) -> u32 {
         self.flows
     }
+
+    /// How many more flows there is room for in all.
+    pub fn room(&self) -> u32 {
+        self.limits.flows - self.flows
+    }
+
+    /// Whether a client has as many flows as it may.
+    pub fn is_full(&self, client: &C) -> bool {
+        self.clients.get(client).copied().unwrap_or(0) >= self.limits.flows_per_client
+    }
 }
 
 /// Bytes of buffers in use, against a limit.

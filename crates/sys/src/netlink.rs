@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkBuffer,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::link::{
@@ -26,6 +26,17 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 pub struct Netlink {
     socket: Socket,
     sequence: u32,
+}
+
+/// An interface of the namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// What the kernel calls it.
+    pub index: u32,
+    /// What people call it.
+    pub name: String,
+    /// Whether it leads back to this host.
+    pub is_loopback: bool,
 }
 
 /// A way to `destination/prefix`.
@@ -62,6 +73,47 @@ impl Netlink {
     /// `ENODEV` if there is none.
     pub fn index(&mut self, name: &str) -> io::Result<u32> {
         self.link(name).map(|link| link.header.index)
+    }
+
+    /// All interfaces.
+    ///
+    /// # Errors
+    /// Whatever the kernel says of the request.
+    pub fn interfaces(&mut self) -> io::Result<Vec<Interface>> {
+        let everything = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        self.send(everything, NLM_F_REQUEST | NLM_F_DUMP)?;
+        let mut found = Vec::new();
+        loop {
+            // A datagram holds several messages.
+            let (buffer, _) = self.socket.recv_from_full()?;
+            let mut rest = &buffer[..];
+            while !rest.is_empty() {
+                let length = NetlinkBuffer::new_checked(&rest).map_err(io::Error::other)?.length();
+                let message = NetlinkMessage::deserialize(rest).map_err(io::Error::other)?;
+                match message.payload {
+                    NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                        found.push(interface(link));
+                    }
+                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::Error(error) => return Err(error.to_io()),
+                    other => {
+                        return Err(io::Error::other(format!(
+                            "unexpected netlink answer {other:?}"
+                        )));
+                    }
+                }
+                // Messages begin at multiples of four.
+                rest = rest.get((length as usize).next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+    }
+
+    /// Removes an interface; a veth goes with its peer.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EPERM`.
+    pub fn remove(&mut self, index: u32) -> io::Result<()> {
+        self.request(RouteNetlinkMessage::DelLink(link_by_index(index)), 0)
     }
 
     /// The kernel's packet counters of the interface called `name`.
@@ -276,6 +328,18 @@ impl Netlink {
     fn receive(&mut self) -> io::Result<NetlinkMessage<RouteNetlinkMessage>> {
         let (buffer, _) = self.socket.recv_from_full()?;
         NetlinkMessage::deserialize(&buffer).map_err(io::Error::other)
+    }
+}
+
+fn interface(link: LinkMessage) -> Interface {
+    let name = link.attributes.into_iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name),
+        _ => None,
+    });
+    Interface {
+        index: link.header.index,
+        name: name.unwrap_or_default(),
+        is_loopback: link.header.flags.contains(LinkFlags::Loopback),
     }
 }
 

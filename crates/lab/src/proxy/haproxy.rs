@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::net::Ipv4Addr;
-use std::process::Command;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use anyhow::{Context, Result};
 use midspan_relay::{Config, Interception};
 use midspan_sys::netns::Netns;
+use midspan_sys::process;
 
 use super::Proxy;
 use crate::topology::client_prefixes;
@@ -23,7 +23,7 @@ pub(super) fn start(mec: &Netns, server: Ipv4Addr) -> Result<Proxy> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("haproxy.cfg");
     fs::write(&path, configuration(server)).context("cannot write HAProxy's configuration")?;
-    let mut command = Command::new("haproxy");
+    let mut command = process::command("haproxy");
     command.arg("-db").arg("-f").arg(&path);
     let mut proxy = Proxy::spawn(command, mec, directory, || mec.run(is_listening)?)?;
     proxy.rules = Some(rules);

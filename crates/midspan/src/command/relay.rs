@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use ipnet::IpNet;
-use midspan_relay::Config;
+use midspan_relay::{Config, Error};
 use toml::{Table, Value};
 
 use super::BadInput;
@@ -43,7 +43,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         .from_env()
         .map_err(|error| BadInput::because(format!("MIDSPAN_LOG: {error}")))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    midspan_relay::run(config, |_| {})?;
+    midspan_relay::run(config, |_| {}).map_err(|error| match error {
+        Error::Config(_) | Error::Leg { .. } => BadInput::because(error),
+        other => other.into(),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

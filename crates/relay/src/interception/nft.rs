@@ -1,9 +1,9 @@
 //! An `nft` process that owns the table and takes commands.
 
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 
-use midspan_sys::process::die_with_parent;
+use midspan_sys::process::{self, die_with_parent};
 
 use super::InterceptionError;
 use super::rules::PROBE;
@@ -20,7 +20,7 @@ pub(super) struct Nft {
 impl Nft {
     pub(super) fn start() -> io::Result<Nft> {
         let (output, said) = io::pipe()?;
-        let mut command = Command::new("nft");
+        let mut command = process::command("nft");
         command.arg("-i").stdin(Stdio::piped()).stdout(said.try_clone()?).stderr(said);
         // Signals from a terminal are for the relay, which ends this process when it is done.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);

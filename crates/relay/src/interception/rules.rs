@@ -11,12 +11,15 @@ pub(super) const PROBE: &str = "list chain inet midspan take";
 /// The command that creates the whole table.
 ///
 /// Chain `prerouting` decides, in this order:
-/// 1. A SYN from a client goes to chain `take`, and so to the relay's listener, unless it is for
+/// 1. An ICMP error about a packet of one of the relay's sockets (a path that takes smaller ones
+///    only, a host that cannot be reached) is for this host; the kernel finds the socket by what
+///    the error quotes. It is addressed to the end in whose name the relay had sent.
+/// 2. A SYN from a client goes to chain `take`, and so to the relay's listener, unless it is for
 ///    this host itself. This comes before the sockets: where a socket in TIME-WAIT has the SYN's
 ///    addresses, `tproxy` knows to give way to the new connection. Connections to the relay's own
 ///    port number are left alone: the relay would have to refuse them, being unable to tell them
 ///    from ones made to itself.
-/// 2. Any other packet of one of the relay's transparent sockets is for this host. The listener
+/// 3. Any other packet of one of the relay's transparent sockets is for this host. The listener
 ///    is such a socket too, bound to any address, and would attract all that is sent to its port
 ///    number anywhere; so for that port only sockets bound to an address count. (Not for every
 ///    port: the kernel can tell it of full sockets only, and those of an unfinished handshake or
@@ -45,6 +48,7 @@ pub(super) fn table(clients: &[IpNet], port: u16, mark: u32) -> String {
          chain take {{ {take} }}; \
          chain prerouting {{ \
          type filter hook prerouting priority mangle; policy accept; \
+         meta l4proto {{ 1, 58 }} socket transparent 1 meta mark set {mark:#x} accept; \
          meta l4proto != tcp accept; \
          {lead} \
          tcp dport != {port} socket transparent 1 meta mark set {mark:#x} accept; \

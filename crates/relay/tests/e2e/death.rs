@@ -6,13 +6,17 @@ use std::process::Command;
 use midspan_sys::netns::Netns;
 
 use crate::process::RelayProcess;
-use crate::world::{SERVER, World};
+use crate::world::{PATIENCE, SERVER, World};
+
+fn says(netns: &Netns, program: &str, arguments: &[&str]) -> String {
+    let out = netns.apply(Command::new(program).args(arguments)).output().unwrap();
+    String::from_utf8(out.stdout).unwrap()
+}
 
 /// nftables tables, and routing rules for the relay's mark of both families.
 fn left_behind(netns: &Netns) -> (usize, usize) {
     let lines = |program: &str, arguments: &[&str], word: &str| {
-        let out = netns.apply(Command::new(program).args(arguments)).output().unwrap();
-        String::from_utf8(out.stdout).unwrap().lines().filter(|line| line.contains(word)).count()
+        says(netns, program, arguments).lines().filter(|line| line.contains(word)).count()
     };
     let rules = lines("ip", &["rule"], "0x4d53") + lines("ip", &["-6", "rule"], "0x4d53");
     (lines("nft", &["list", "tables"], "midspan"), rules)
@@ -58,7 +62,11 @@ fn a_stopped_relay_drains_and_leaves_nothing() {
     far.read_exact(&mut [0; 3]).unwrap();
     relay.signal("-TERM");
     // New connections pass unsplit as soon as the rules say so.
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    let chain = ["list", "chain", "inet", "midspan", "take"];
+    let start = std::time::Instant::now();
+    while says(&world.relay, "nft", &chain).contains("tproxy") {
+        assert!(start.elapsed() < PATIENCE, "the relay still takes connections");
+    }
     let new = world.pair(SERVER[0]);
     // The old one goes on, and ends in order.
     near.write_all(b"more").unwrap();

@@ -139,7 +139,7 @@ pub(crate) fn abort(stream: TcpStream) {
     socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
 }
 
-fn up(netlink: &mut Netlink, name: &str, addresses: &[&str]) -> io::Result<u32> {
+pub(crate) fn up(netlink: &mut Netlink, name: &str, addresses: &[&str]) -> io::Result<u32> {
     let link = netlink.index(name)?;
     netlink.set_up(link)?;
     for address in addresses {
@@ -150,9 +150,9 @@ fn up(netlink: &mut Netlink, name: &str, addresses: &[&str]) -> io::Result<u32> 
     Ok(link)
 }
 
-/// Waits until a neighbour answers. A link that was just set up drops what is sent on it until the
+/// Waits until a neighbour answers, from the calling thread's namespace. A link that was just set up drops what is sent on it until the
 /// kernel has taken note that its peer is up too.
-fn await_link(neighbour: &str) {
+pub(crate) fn await_link(neighbour: &str) {
     let closed = SocketAddr::new(ip(neighbour), 9);
     let start = Instant::now();
     while let Err(error) = TcpStream::connect_timeout(&closed, Duration::from_millis(50))
@@ -164,7 +164,7 @@ fn await_link(neighbour: &str) {
 }
 
 /// Routes the network of `destination/prefix`.
-fn route(
+pub(crate) fn route(
     netlink: &mut Netlink,
     destination: &str,
     prefix: u8,

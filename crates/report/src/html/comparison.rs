@@ -1,4 +1,4 @@
-//! Our runs beside reference curves, as a section and as a page of its own.
+//! Our runs beside reference curves: a page of its own.
 
 use maud::{Markup, html};
 
@@ -17,15 +17,6 @@ pub(crate) fn page(title: &str, all: &Against<'_>) -> String {
         (body(all))
     };
     document(title, &body)
-}
-
-/// The comparison as a section of a report.
-pub(super) fn section(all: &Against<'_>) -> Markup {
-    html! {
-        h2 { "Beside the reference" }
-        @for sentence in all.sentences() { p { (sentence) } }
-        (body(all))
-    }
 }
 
 fn body(all: &Against<'_>) -> Markup {

@@ -7,11 +7,11 @@ use midspan_scenario::record::{
 
 use crate::machine::utc;
 use crate::number::{Quantity, bytes, count};
-use crate::view::{measurement, variant_name};
+use crate::view::variant_name;
 
 /// The details of one cell, closed until opened. `records` are the cell's, in the order to show.
 pub(super) fn section(title: &str, records: &[&Record]) -> Markup {
-    let measured = records.iter().filter(|record| measurement(record).is_some()).count();
+    let measured = records.iter().filter(|record| record.measurement().is_some()).count();
     html! {
         details {
             summary {
@@ -61,7 +61,10 @@ fn outcome(outcome: &Outcome) -> Markup {
 }
 
 fn numbers(run: &Measurement) -> Markup {
-    let rate = |bps: f64| if bps > 0.0 { Quantity::Rate.digits(bps) } else { "–".to_owned() };
+    let rate = |bps: f64| match run.transfers.is_empty() {
+        true => Quantity::Rate.digits(bps),
+        false => "–".to_owned(),
+    };
     html! {
         td { (rate(run.goodput_bps)) }
         td { (rate(run.acknowledged_bps)) }
@@ -180,7 +183,7 @@ fn each<'a, T>(
     records: &[&'a Record],
     part: impl Fn(&'a Measurement) -> &'a Vec<T>,
 ) -> Vec<(&'a Record, &'a T)> {
-    let measured = records.iter().filter_map(|record| Some((*record, measurement(record)?)));
+    let measured = records.iter().filter_map(|record| Some((*record, record.measurement()?)));
     measured.flat_map(|(record, run)| part(run).iter().map(move |item| (record, item))).collect()
 }
 

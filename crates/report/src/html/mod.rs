@@ -10,7 +10,6 @@ use midspan_scenario::record::{Backend, Record, Variant};
 use midspan_scenario::summary::CellSummary;
 
 use crate::charts::{self, Titled};
-use crate::compare::Against;
 use crate::machine::{Machine, utc};
 use crate::plot::lines::LineChart;
 use crate::plot::{Kind, Scale, legend};
@@ -39,7 +38,6 @@ pub(crate) fn page(report: &Report<'_>) -> String {
         main {
             (troubles_of(report))
             (results(report))
-            (beside_reference(report))
             (remarks(report))
             (details_of(report))
             @if let Some(source) = report.source {
@@ -76,6 +74,8 @@ fn facts(report: &Report<'_>) -> Markup {
     let counts = report.summary.counts;
     let variants: Vec<&str> =
         scenario.variants.iter().map(|variant| variant_name(*variant)).collect();
+    let in_cells: usize = scenario.cells().iter().map(|cell| cell.variants.len()).sum();
+    let planned = in_cells * scenario.repetitions as usize;
     html! {
         dl class="facts" {
             dt { "compared" } dd { (variants.join(", ")) }
@@ -85,8 +85,8 @@ fn facts(report: &Report<'_>) -> Markup {
                 (counts.measured) " measured"
                 @if counts.untrusted > 0 { ", " span class="bad" { (counts.untrusted) " untrusted" } }
                 @if counts.failed > 0 { ", " span class="bad" { (counts.failed) " failed" } }
-                " (" (scenario.repetitions) " of each variant in each of "
-                (scenario.cells().len()) " cells planned, interleaved)"
+                " of " (planned) " planned (" (scenario.repetitions) " of each variant that a cell \
+                 runs, in " (scenario.cells().len()) " cells, interleaved)"
             }
             @if let Some((first, last)) = span_of(report.records) {
                 dt { "when" } dd { (utc(first)) @if utc(first) != utc(last) { " to " (utc(last)) } }
@@ -211,15 +211,6 @@ fn named(variants: &[Variant]) -> Vec<(Variant, &'static str)> {
     variants.iter().map(|variant| (*variant, variant_name(*variant))).collect()
 }
 
-fn beside_reference(report: &Report<'_>) -> Markup {
-    let compared = report.compared();
-    html! {
-        @if let Some(compared) = compared.filter(|one| !one.comparison.pairs.is_empty()) {
-            (comparison::section(&Against::of(&[compared])))
-        }
-    }
-}
-
 /// What is to be known of the results: why they differ, what the scenario chose, what is left out.
 fn remarks(report: &Report<'_>) -> Markup {
     let scenario = report.scenario;
@@ -300,7 +291,7 @@ fn backend_name(backend: Backend) -> &'static str {
 }
 
 fn meaning_of_numbers() -> &'static str {
-    "A number is the mean of the measured runs ± their sample standard deviation (sd). A gain is the \
+    "A number is the mean of the measured runs, on transfers of all their transfers, ± their sample standard deviation (sd). A gain is the \
      geometric mean of the repetitions' own gains: the runs of a repetition met the same losses. A \
      run whose emulated links fell behind is untrusted and gives no number; a cell with more than \
      a tenth of such runs, and more than one, is not measurable on that machine (n/m)."

@@ -2,11 +2,12 @@
 
 use maud::{Markup, html};
 use midspan_scenario::record::Variant;
-use midspan_scenario::summary::{CellSummary, Summary};
+use midspan_scenario::summary::{CellSummary, Gain, Summary};
 use midspan_scenario::{Scenario, Stats};
 
 use crate::charts::gain_with_interval;
 use crate::number::{Quantity, factor};
+use crate::verdict::{SAME, is_open};
 use crate::view::{Entry, Metric, Paper, axis_name, variant_name};
 
 /// The columns of one variant.
@@ -72,7 +73,7 @@ impl Columns {
         html! {
             (number(entry, metric.quantity()))
             @if self.gain {
-                td class=[gain.and_then(|gain| tone(gain.mean))]
+                td class=[gain.as_ref().and_then(tone)]
                     title=[gain.as_ref().map(gain_with_interval)] {
                     @if let Some(gain) = gain { (factor(gain.mean)) " x" }
                 }
@@ -105,10 +106,11 @@ fn paper(summary: &midspan_scenario::summary::VariantSummary) -> String {
 }
 
 /// Colour for gains that are clearly one or the other.
-fn tone(gain: f64) -> Option<&'static str> {
-    match gain {
-        _ if gain >= 1.03 => Some("good"),
-        _ if gain <= 0.97 => Some("bad"),
+fn tone(gain: &Gain) -> Option<&'static str> {
+    match gain.mean {
+        _ if is_open(gain) => None,
+        mean if mean >= 1.0 + SAME => Some("good"),
+        mean if mean <= 1.0 - SAME => Some("bad"),
         _ => None,
     }
 }

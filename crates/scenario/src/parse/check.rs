@@ -63,6 +63,11 @@ fn problem(keys: &[&'static str], what: impl Into<String>) -> Option<Problem> {
     Some(Problem { at: keys.iter().copied().map(Step::Key).collect(), what: what.into() })
 }
 
+/// Parallel flows of one run, each with its own threads at both ends.
+const MOST_FLOWS: u32 = 1000;
+/// Transfers of one run, each with its own record.
+const MOST_TRANSFERS: u32 = 100_000;
+
 fn workload(workload: &Workload) -> Option<Problem> {
     match workload {
         Workload::Bulk(bulk) if bulk.time == Span::ZERO => {
@@ -75,16 +80,18 @@ fn workload(workload: &Workload) -> Option<Problem> {
                 bulk.warmup, bulk.time
             ),
         ),
-        Workload::Bulk(bulk) if bulk.flows == 0 => {
-            problem(&["workload", "bulk", "flows"], "no flow measures nothing; at least 1")
-        }
+        Workload::Bulk(bulk) if !(1..=MOST_FLOWS).contains(&bulk.flows) => problem(
+            &["workload", "bulk", "flows"],
+            format!("{} flows cannot be run; from 1 to {MOST_FLOWS} can", bulk.flows),
+        ),
         Workload::Transfer(transfer) if transfer.size == ByteSize::from_bytes(0) => problem(
             &["workload", "transfer", "size"],
             "an empty transfer has no time; at least `1 B`",
         ),
-        Workload::Transfer(transfer) if transfer.count == 0 => {
-            problem(&["workload", "transfer", "count"], "no transfer measures nothing; at least 1")
-        }
+        Workload::Transfer(transfer) if !(1..=MOST_TRANSFERS).contains(&transfer.count) => problem(
+            &["workload", "transfer", "count"],
+            format!("{} transfers cannot be run; from 1 to {MOST_TRANSFERS} can", transfer.count),
+        ),
         Workload::Transfer(transfer) if transfer.limit == Span::ZERO => {
             problem(&["workload", "transfer", "limit"], "nothing is done in no time; try `10 min`")
         }
@@ -128,10 +135,10 @@ fn control(keys: &[&'static str], name: &str) -> Option<Problem> {
 
 fn size(keys: &[&'static str], size: Option<ByteSize>) -> Option<Problem> {
     let size = size?.as_bytes();
-    if (1..=i32::MAX as u64).contains(&size) {
+    if (4096..=1 << 30).contains(&size) {
         return None;
     }
-    problem(keys, "a socket takes from `1 B` to `2147483647 B`; leave the key out for the default")
+    problem(keys, "the relay takes from `4 KiB` to `1 GiB`; leave the key out for the default")
 }
 
 /// The place of the value at the end of the way, or of the last one on it that is written down.

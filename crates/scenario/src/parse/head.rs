@@ -26,7 +26,7 @@ const MOST_REPETITIONS: u32 = 1000;
 #[derive(Clone, Deserialize)]
 pub(crate) struct Head {
     name: Spanned<String>,
-    title: String,
+    title: Spanned<String>,
     figure: Option<String>,
     #[serde(default)]
     notes: Vec<String>,
@@ -95,6 +95,9 @@ impl Head {
                 format!("`{name}` cannot name a scenario; lower case letters, digits and `-` can");
             return Err(source.error(&self.name.span(), what));
         }
+        if !super::sweep::is_one_line(self.title.get_ref()) {
+            return Err(source.error(&self.title.span(), "the title is one line of text"));
+        }
         if !(1..=MOST_REPETITIONS).contains(self.repetitions.get_ref()) {
             let what = format!(
                 "{} repetitions cannot be run; from 1 to {MOST_REPETITIONS} can",
@@ -121,6 +124,23 @@ impl Head {
         Ok(())
     }
 
+    /// Refuses two entries that state the same number of a cell: only one could be shown.
+    fn check_once(&self, source: Source<'_>, cell: &Cell, variant: Variant) -> Result<(), Error> {
+        let speaks = |entry: &&Spanned<ReportedEntry>| {
+            expand(entry.get_ref()).iter().any(|one| one.speaks_of(&cell.labels, variant))
+        };
+        let states: [fn(&ReportedEntry) -> bool; 2] =
+            [|entry| entry.gain.is_some(), |entry| entry.goodput.is_some()];
+        for states in states {
+            let stating = self.reported.iter().filter(|entry| states(entry.get_ref()));
+            if let Some(second) = stating.filter(speaks).nth(1) {
+                let what = "another entry states this number of the same cell; keep one";
+                return Err(source.error(&second.span(), what));
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses reported numbers of cells that are not run, and skips that skip nothing.
     pub(crate) fn check_matches(
         &self,
@@ -128,6 +148,9 @@ impl Head {
         choices: &[Choice<'_, '_>],
         cells: &[Cell],
     ) -> Result<(), Error> {
+        for cell in cells {
+            cell.variants.iter().try_for_each(|variant| self.check_once(source, cell, *variant))?;
+        }
         for entry in &self.reported {
             for reported in expand(entry.get_ref()) {
                 let speaks = |cell: &Cell| {
@@ -171,7 +194,7 @@ impl Head {
     pub(crate) fn scenario(&self, axes: Vec<Axis>, cells: Vec<Cell>) -> Scenario {
         Scenario {
             name: self.name.get_ref().clone(),
-            title: self.title.clone(),
+            title: self.title.get_ref().clone(),
             figure: self.figure.clone(),
             notes: self.notes.clone(),
             seed: self.seed,

@@ -312,6 +312,10 @@ fn axis_point<'t>(source: Source<'t>, point: Spanned<DeValue<'t>>) -> Result<Poi
     let place = point.span();
     let (label, values) = match point.into_inner() {
         DeValue::Table(mut fields) => match fields.remove("label").map(Spanned::into_inner) {
+            Some(DeValue::String(_)) if fields.is_empty() => {
+                let what = "a label alone changes nothing; give the point values beside it";
+                return Err(source.error(&place, what));
+            }
             Some(DeValue::String(label)) => (label.into_owned(), Values::Fields(fields)),
             _ => {
                 let what = "a point of several values needs a `label` of text";
@@ -327,7 +331,15 @@ fn axis_point<'t>(source: Source<'t>, point: Spanned<DeValue<'t>>) -> Result<Poi
             }
         },
     };
+    if !is_one_line(&label) {
+        return Err(source.error(&place, "a label is one line of text"));
+    }
     Ok(Point { label, place, values })
+}
+
+/// Whether a table or a title can show it.
+pub(crate) fn is_one_line(text: &str) -> bool {
+    !text.trim().is_empty() && !text.chars().any(char::is_control)
 }
 
 fn plain_label(value: &DeValue<'_>) -> Option<String> {
