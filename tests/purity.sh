@@ -9,7 +9,7 @@ failed=0
 
 for crate in $pure; do
     tree=$(cargo tree --locked --package "midspan-$crate" --edges normal --prefix none)
-    for banned in tokio mio rustix socket2 nix libbpf-rs midspan-sys midspan-emu midspan-relay \
+    for banned in tokio mio rustix socket2 nix libbpf-rs midspan-sys midspan-steer midspan-emu midspan-relay \
         midspan-lab; do
         if printf '%s\n' "$tree" | grep -q "^$banned v"; then
             echo "crates/$crate is pure but depends on $banned" >&2

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use midspan_emu::Backend;
-use midspan_relay::{Config, Interception};
+use midspan_relay::{Config, Interception, InterceptionError};
 use midspan_sys::netns::Netns;
 use midspan_sys::{sysctl, userns};
 
@@ -41,6 +41,7 @@ pub fn examine(unprivileged: Result<bool, String>) -> Vec<Finding> {
         privileges(&unprivileged),
         namespaces(),
         links(),
+        steering(),
         nftables(),
         congestion_controls(),
         bpf(),
@@ -100,6 +101,23 @@ fn links() -> Finding {
     }
 }
 
+fn steering() -> Finding {
+    let subject = "steering by BPF";
+    let state_and_words = match midspan_relay::prove_steering() {
+        Ok(()) => (State::Good, "what is steered arrives".to_owned(), ""),
+        Err(midspan_relay::Error::Interception(InterceptionError::Taken)) => {
+            (State::Good, "a relay is running here".to_owned(), "")
+        }
+        Err(error) => (
+            State::Missing,
+            error.to_string(),
+            "the relay uses nftables, which does not notice when it hangs and knows no policy",
+        ),
+    };
+    let (state, seen, consequence) = state_and_words;
+    Finding { subject, state, seen, consequence }
+}
+
 fn nftables() -> Finding {
     let subject = "nftables with TPROXY";
     let probe = || -> Result<String, String> {
@@ -117,7 +135,8 @@ fn nftables() -> Finding {
             subject,
             state: State::Broken,
             seen,
-            consequence: "the relay cannot take connections; install `nftables` and use a kernel \
+            consequence: "where BPF cannot steer the relay cannot take connections, and HAProxy is not \
+                          compared with; install `nftables` and use a kernel \
                           with CONFIG_NFT_TPROXY and CONFIG_NFT_SOCKET",
         },
     }
@@ -147,7 +166,7 @@ fn bpf() -> Finding {
             (true, false) => "yes, but not for this user".into(),
             (false, _) => "no /sys/kernel/btf/vmlinux".into(),
         },
-        consequence: if has_btf { "" } else { "nothing yet: congestion controls to come need it" },
+        consequence: if has_btf { "" } else { "BPF programs cannot be loaded" },
     }
 }
 

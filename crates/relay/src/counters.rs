@@ -60,6 +60,8 @@ counters! {
     active,
     /// Flows that ended in order, both directions.
     closed,
+    /// Connections of the relay's own, made to prove that they arrive.
+    probes,
     /// Connections refused: made straight to the relay's own port.
     refused_direct,
     /// Connections refused: the client is in none of the configured prefixes.

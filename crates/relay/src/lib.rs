@@ -19,8 +19,10 @@ mod socket;
 mod store;
 mod worker;
 
-pub use config::{Config, ConfigError, InterceptionKind, LegConfig, LimitsConfig};
+pub use config::{
+    Config, ConfigError, InterceptionKind, LegConfig, LimitsConfig, PolicyConfig, Ports,
+};
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};
-pub use relay::{Error, Relay, run};
+pub use relay::{Error, Relay, prove_steering, run};
 pub use shared::Monitor;

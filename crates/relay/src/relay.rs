@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,11 +12,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::config::{Config, ConfigError, InterceptionKind};
+use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
 use crate::counters::Snapshot;
-use crate::interception::{Interception, InterceptionError};
+use crate::interception::{self, Interception, InterceptionError, Steered};
 use crate::shared::{Monitor, Phase, Shared, lower, raise};
-use crate::socket;
+use crate::socket::{self, Place};
 use crate::worker::Worker;
 
 /// Why the relay did not start, or did not end as it should.
@@ -74,12 +75,35 @@ pub fn run(config: Config, started: impl FnOnce(Monitor)) -> Result<Snapshot, Er
     relay.supervise(&signals)
 }
 
+/// Proves that BPF can steer to a relay in the calling thread's network namespace, and that what it
+/// steers arrives, with a relay that takes nobody's connections but the proof's own.
+///
+/// # Errors
+/// What is in the way. [`InterceptionError::Taken`] if a relay runs here, which has proven it.
+pub fn prove_steering() -> Result<(), Error> {
+    let mut config = Config::new(interception::probe_clients());
+    config.interception = InterceptionKind::Bpf;
+    config.workers = 1;
+    Relay::start_at(config, Steered::prove).map(drop)
+}
+
 /// A running relay. Dropping it ends it at once; flows still open are reset.
 #[derive(Debug)]
 pub struct Relay {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<io::Result<()>>>,
-    interception: Option<Interception>,
+    way: Way,
+    /// Keeps a second relay from taking connections in the same network namespace.
+    _alone: Option<UnixDatagram>,
+}
+
+/// Who steers connections to the relay.
+#[derive(Debug)]
+enum Way {
+    /// Somebody else, or nobody yet.
+    Foreign,
+    Nftables(Interception),
+    Bpf(Box<Steered>),
 }
 
 impl Relay {
@@ -90,28 +114,57 @@ impl Relay {
     /// When a setting cannot be used, the port is taken, a privilege is missing, or the rules are
     /// refused. Nothing is left behind then.
     pub fn start(config: Config) -> Result<Relay, Error> {
+        Relay::start_at(config, Steered::begin)
+    }
+
+    /// Starts, and has BPF steer as `begin` does.
+    fn start_at(
+        config: Config,
+        begin: fn(&mut Steered, &Config) -> Result<(), InterceptionError>,
+    ) -> Result<Relay, Error> {
         config.check()?;
         for (leg, settings) in
             [("client_leg", &config.client_leg), ("server_leg", &config.server_leg)]
         {
             socket::probe(settings).map_err(|error| Error::Leg { leg, error })?;
         }
+        let system = |what| move |error| Error::System { what, error };
+        let alone = match config.interception {
+            InterceptionKind::None => None,
+            _ => Some(alone()?),
+        };
         let port = config.port;
-        let shared =
-            Shared::new(config).map_err(|error| Error::System { what: "workers", error })?;
+        let count = worker_count(&config).map_err(system("workers"))?;
+        let mut way = load(&config, count)?;
+        let place = match way {
+            Way::Bpf(_) => Place::Private,
+            _ => Place::Port(port),
+        };
+        let shared = Shared::new(config, count, place).map_err(system("workers"))?;
         let shared = Arc::new(shared);
-        let workers = (0..shared.ends.len())
+        let mut workers = (0..count)
             .map(|index| Worker::new(shared.clone(), index))
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| Error::Listen { port, error })?;
-        let mut relay = Relay { shared, workers: Vec::new(), interception: None };
+        if let Way::Bpf(steered) = &way {
+            for (index, worker) in workers.iter_mut().enumerate() {
+                worker.set_slot(steered.slot(index, worker.listeners())?);
+            }
+            let _ = shared.tally.set(steered.tally()?);
+        }
+        let mut relay = Relay { shared, workers: Vec::new(), way: Way::Foreign, _alone: alone };
         for (index, worker) in workers.into_iter().enumerate() {
-            let thread = relay.spawn(index, worker);
-            relay.workers.push(thread.map_err(|error| Error::System { what: "threads", error })?);
+            let thread = relay.spawn(index, worker).map_err(system("threads"))?;
+            relay.workers.push(thread);
         }
-        if relay.shared.config.interception == InterceptionKind::Nftables {
-            relay.interception = Some(Interception::install(&relay.shared.config)?);
+        match &mut way {
+            Way::Bpf(steered) => begin(steered, &relay.shared.config)?,
+            Way::Foreign if relay.shared.config.interception != InterceptionKind::None => {
+                way = Way::Nftables(Interception::install(&relay.shared.config)?);
+            }
+            Way::Foreign | Way::Nftables(_) => {}
         }
+        relay.way = way;
         Ok(relay)
     }
 
@@ -122,7 +175,8 @@ impl Relay {
 
     /// Takes no new connections any more, and lets workers end when their last flow has.
     pub fn drain(&mut self) {
-        if let Some(interception) = &mut self.interception
+        // BPF is told by each worker.
+        if let Way::Nftables(interception) = &mut self.way
             && let Err(error) = interception.take_no_more()
         {
             tracing::error!(%error, "the interception rules could not be changed");
@@ -156,8 +210,13 @@ impl Relay {
     /// Waits for what ends a relay, and ends it.
     fn supervise(mut self, signals: &Signals) -> Result<Snapshot, Error> {
         notify(NotifyState::Ready);
+        let steered_by = match self.way {
+            Way::Foreign => "somebody else",
+            Way::Nftables(_) => "nftables",
+            Way::Bpf(_) => "BPF",
+        };
         tracing::info!(
-            port = self.shared.config.port,
+            steered_by,
             workers = self.workers.len(),
             flow_limit = self.monitor().flow_limit(),
             "relay ready"
@@ -188,8 +247,17 @@ impl Relay {
                 Happened::Signal | Happened::WorkersEnded(_) | Happened::Timeout => {
                     return self.end();
                 }
-                Happened::Nothing => {}
+                Happened::Nothing => self.look_around(),
             }
+        }
+    }
+
+    /// Has BPF steer at interfaces that came meanwhile.
+    fn look_around(&mut self) {
+        if let Way::Bpf(steered) = &mut self.way
+            && let Err(error) = steered.follow_interfaces()
+        {
+            tracing::warn!(%error, "not all interfaces are steered");
         }
     }
 
@@ -198,12 +266,15 @@ impl Relay {
             PollFd::new(&signals.0, PollFlags::IN),
             PollFd::new(&self.shared.ended, PollFlags::IN),
         ];
-        if let Some(interception) = &self.interception {
+        if let Way::Nftables(interception) = &self.way {
             fds.push(PollFd::from_borrowed_fd(interception.lost(), PollFlags::IN));
         }
-        let timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let look = matches!(self.way, Way::Bpf(_)).then_some(LOOK);
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let timeout = [look, left].into_iter().flatten().min();
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) if until.is_none_or(|until| Instant::now() < until) => Happened::Nothing,
             Ok(0) => Happened::Timeout,
             Ok(_) if !fds[0].revents().is_empty() => {
                 signals.take();
@@ -220,15 +291,19 @@ impl Relay {
     fn end(&mut self) -> Result<Snapshot, Error> {
         // First no new connections, then the flows, then the rules that carry their packets:
         // resets must still find their way.
-        if let Some(interception) = &mut self.interception {
+        if let Way::Nftables(interception) = &mut self.way {
             // If nft is gone so are the rules, which is as good.
             let _ = interception.take_no_more();
         }
         self.shared.advance(Phase::Stop);
         let ends: Vec<_> = self.workers.drain(..).map(JoinHandle::join).collect();
-        self.interception = None;
+        self.way = Way::Foreign;
         let done = self.shared.snapshot();
-        for (name, count) in done.entries().filter(|&(_, count)| count > 0) {
+        let verdicts = Monitor(self.shared.clone()).verdicts();
+        let verdicts = verdicts.iter().flat_map(midspan_steer::Counts::entries);
+        let counts =
+            done.entries().chain(verdicts.map(|(verdict, count)| (verdict.label(), count)));
+        for (name, count) in counts.filter(|&(_, count)| count > 0) {
             tracing::info!("{name} {count}");
         }
         for end in ends {
@@ -250,6 +325,42 @@ impl Drop for Relay {
             tracing::error!(%error, "while ending");
         }
     }
+}
+
+/// How often the supervisor looks for new interfaces.
+const LOOK: Duration = Duration::from_secs(1);
+
+fn worker_count(config: &Config) -> io::Result<usize> {
+    match config.workers {
+        0 => Ok(std::thread::available_parallelism()?.get().min(midspan_steer::WORKERS as usize)),
+        set => Ok(set),
+    }
+}
+
+/// Loads BPF steering if it is asked for, or preferred and possible.
+fn load(config: &Config, workers: usize) -> Result<Way, InterceptionError> {
+    let needs_bpf = config.policy != PolicyConfig::default() || config.limits.syn_rate.is_some();
+    match config.interception {
+        InterceptionKind::Nftables | InterceptionKind::None => Ok(Way::Foreign),
+        InterceptionKind::Bpf => Ok(Way::Bpf(Steered::load(config, workers)?.into())),
+        InterceptionKind::Auto => match Steered::load(config, workers) {
+            Ok(steered) => Ok(Way::Bpf(steered.into())),
+            Err(error) if needs_bpf => Err(InterceptionError::PolicyTakesBpf(error)),
+            Err(error) => {
+                tracing::info!(%error, "nftables steers instead of BPF");
+                Ok(Way::Foreign)
+            }
+        },
+    }
+}
+
+/// Claims the network namespace: an abstract socket belongs to one, and goes with its process.
+fn alone() -> Result<UnixDatagram, Error> {
+    let name = SocketAddr::from_abstract_name("midspan-relay");
+    name.and_then(|name| UnixDatagram::bind_addr(&name)).map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => InterceptionError::Taken.into(),
+        _ => Error::System { what: "the claim on this network namespace", error },
+    })
 }
 
 /// What the supervisor waits for.

@@ -4,14 +4,16 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use midspan_split::{Ledger, Limits};
+use midspan_steer::{Counts, Tally};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 use crate::counters::{Counters, Snapshot};
+use crate::socket::Place;
 
 /// What the workers are to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +30,10 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Config,
+    /// Where the workers listen.
+    pub(crate) place: Place,
+    /// What BPF has decided, if it steers.
+    pub(crate) tally: OnceLock<Tally>,
     pub(crate) descriptors: Descriptors,
     ledger: Mutex<Ledger<IpAddr>>,
     phase: AtomicU8,
@@ -45,11 +51,7 @@ pub(crate) struct WorkerEnd {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config) -> io::Result<Shared> {
-        let workers = match config.workers {
-            0 => std::thread::available_parallelism()?.get(),
-            set => set,
-        };
+    pub(crate) fn new(config: Config, workers: usize, place: Place) -> io::Result<Shared> {
         let descriptors = Descriptors::share_out(workers);
         let flows = descriptors.limit(&config);
         if let Some(wanted) = config.limits.flows
@@ -61,13 +63,15 @@ impl Shared {
                 "limits.flows is cut to what the descriptor limit allows"
             );
         }
-        let flows_per_client = config.limits.flows_per_client.unwrap_or(flows);
+        let flows_per_client = config.limits.flows_per_client.unwrap_or(u32::MAX);
         let flag = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let ends = (0..workers)
             .map(|_| Ok(WorkerEnd { counters: Counters::default(), wake: flag()? }))
             .collect::<io::Result<Vec<_>>>()?;
         Ok(Shared {
             config,
+            place,
+            tally: OnceLock::new(),
             descriptors,
             ledger: Mutex::new(Ledger::new(Limits { flows, flows_per_client })),
             phase: AtomicU8::new(Phase::Run as u8),
@@ -146,8 +150,8 @@ impl Descriptors {
     }
 
     fn of(limit: u64, workers: usize) -> Descriptors {
-        /// Standard streams, signals, nft, logs.
-        const PROGRAM: u64 = 48;
+        /// Standard streams, signals, nft or BPF, logs.
+        const PROGRAM: u64 = 64;
         /// epoll, wake-up, listeners, a connection to be refused.
         const WORKER: u64 = 6;
         let pipes_per_worker = limit / 8 / workers as u64;
@@ -168,6 +172,17 @@ impl Monitor {
     /// What the relay has done so far.
     pub fn snapshot(&self) -> Snapshot {
         self.0.snapshot()
+    }
+
+    /// What became of connections and packets where BPF steers; none where it does not.
+    pub fn verdicts(&self) -> Option<Counts> {
+        match self.0.tally.get()?.read() {
+            Ok(counts) => Some(counts),
+            Err(error) => {
+                tracing::error!(%error, "the verdicts cannot be read");
+                None
+            }
+        }
     }
 
     /// Flows that may be open at one time: as configured, within what the descriptor limit allows.

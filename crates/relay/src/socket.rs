@@ -52,6 +52,13 @@ impl Family {
         Ok(socket)
     }
 
+    const fn loopback(self) -> IpAddr {
+        match self {
+            Family::V4 => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            Family::V6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        }
+    }
+
     const fn any(self) -> IpAddr {
         match self {
             Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -60,20 +67,55 @@ impl Family {
     }
 }
 
+/// Where a listener is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At a port of every address, which all workers share.
+    Port(u16),
+    /// At a port of the loopback that nobody knows. What BPF steers is given to the listener itself,
+    /// wherever it is; and Linux before 6.6 gives it to none that shares its port.
+    Private,
+}
+
 /// A listener that takes connections to any address. All options that its accepted sockets need
 /// are set on it: they inherit them, and buffers must be known before the handshake for the
 /// window scale to fit.
-pub(crate) fn listen(family: Family, port: u16, leg: &LegConfig) -> io::Result<OwnedFd> {
+pub(crate) fn listen(family: Family, place: Place, leg: &LegConfig) -> io::Result<Listener> {
     let socket = family.socket()?;
     if family == Family::V6 {
         socket.set_only_v6(true)?;
     }
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
     configure(&socket, leg)?;
-    socket.bind(&SocketAddr::new(family.any(), port).into())?;
+    match place {
+        Place::Port(port) => {
+            socket.set_reuse_address(true)?;
+            socket.set_reuse_port(true)?;
+            socket.bind(&SocketAddr::new(family.any(), port).into())?;
+        }
+        Place::Private => socket.bind(&SocketAddr::new(family.loopback(), 0).into())?,
+    }
     socket.listen(BACKLOG)?;
-    Ok(socket.into())
+    let address = socket.local_addr()?.as_socket();
+    let address = address.ok_or_else(|| io::Error::other("a listener without an address"))?;
+    Ok(Listener { fd: socket.into(), family, address })
+}
+
+/// A socket that connections are taken from.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) fd: OwnedFd,
+    pub(crate) family: Family,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Whether a connection to this address was made to the listener itself, and not to a server.
+    pub(crate) fn is_at(&self, server: SocketAddr) -> bool {
+        match self.address.ip().is_unspecified() {
+            true => server.port() == self.address.port(),
+            false => server == self.address,
+        }
+    }
 }
 
 /// A socket for the connection to `server`.
@@ -89,9 +131,9 @@ pub(crate) fn connect(
     socket: Socket,
     client: SocketAddr,
     server: SocketAddr,
-    own_port: u16,
+    place: Place,
 ) -> io::Result<OwnedFd> {
-    if client.port() == own_port {
+    if place == Place::Port(client.port()) {
         // Our listener holds this port on every address.
         socket.set_reuse_port(true)?;
     }

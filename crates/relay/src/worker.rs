@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_split::{Cause, Leg, Refusal, Watermarks};
+use midspan_steer::Slot;
 use midspan_units::ByteSize;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -16,10 +18,11 @@ use socket2::Socket;
 
 use crate::counters::{Count, Counters};
 use crate::flow::{LiveFlow, Next};
+use crate::interception::is_probe;
 use crate::pool::Pool;
 use crate::shared::{Phase, Shared, lower};
 use crate::slab::{Key, Slab};
-use crate::socket::{self, Accepted, Family, NotAccepted};
+use crate::socket::{self, Accepted, Family, Listener, NotAccepted};
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 512;
@@ -30,6 +33,22 @@ const REST: Duration = Duration::from_millis(10);
 /// How long a draining relay still takes connections: those whose handshake was under way when
 /// the rules that brought them were removed.
 const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
+
+/// How often a worker says that it lives; BPF believes it for half a second.
+const BEAT: Duration = Duration::from_millis(100);
+/// Connections after which it says so at once, for the room that it has is less.
+const NEWS: u64 = 64;
+
+/// What was last said of a worker.
+#[derive(Debug, Clone, Copy)]
+struct Beat {
+    /// When the next is due.
+    due: Instant,
+    /// Whether it takes connections.
+    open: bool,
+    /// How many it had taken.
+    taken: u64,
+}
 
 /// What a worker may have in buffers however small its share would be.
 const LEAST_BUFFERED: u64 = 1 << 20;
@@ -42,7 +61,9 @@ pub(crate) struct Worker {
     shared: Arc<Shared>,
     index: usize,
     epoll: OwnedFd,
-    listeners: Vec<OwnedFd>,
+    listeners: Vec<Listener>,
+    /// The place among those that BPF steers to, and what was last said there.
+    slot: Option<(Slot, Beat)>,
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
     clients: Vec<IpNet>,
@@ -68,8 +89,8 @@ impl Worker {
         let mut listeners = Vec::new();
         for family in [Family::V4, Family::V6] {
             if config.clients.iter().any(|prefix| Family::of(prefix.addr()) == family) {
-                let listener = socket::listen(family, config.port, &config.client_leg)?;
-                watch(&epoll, &listener, LISTENERS + listeners.len() as u64, EventFlags::IN)?;
+                let listener = socket::listen(family, shared.place, &config.client_leg)?;
+                watch(&epoll, &listener.fd, LISTENERS + listeners.len() as u64, EventFlags::IN)?;
                 listeners.push(listener);
             }
         }
@@ -79,6 +100,7 @@ impl Worker {
             index,
             epoll,
             listeners,
+            slot: None,
             rest_until: None,
             clients: IpNet::aggregate(&config.clients),
             marks: Watermarks::up_to(config.buffer.as_bytes()),
@@ -92,10 +114,22 @@ impl Worker {
         })
     }
 
+    /// Its listeners for IPv4 and IPv6.
+    pub(crate) fn listeners(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let of = |family| self.listeners.iter().find(|one| one.family == family);
+        [of(Family::V4), of(Family::V6)].map(|one| one.map(|one| one.fd.as_fd()))
+    }
+
+    /// Has BPF steer to it, as long as it says that it lives.
+    pub(crate) fn set_slot(&mut self, slot: Slot) {
+        self.slot = Some((slot, Beat { due: Instant::now(), open: false, taken: 0 }));
+    }
+
     /// Runs until the relay stops, or drains and the last flow has ended.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
+            self.beat();
             events.clear();
             let timeout = self.timeout();
             match epoll::wait(
@@ -116,6 +150,22 @@ impl Worker {
                 return Ok(());
             }
         }
+    }
+
+    /// Says that it lives, if it is time to or something has changed, and what it has room for.
+    fn beat(&mut self) {
+        let open = self.shared.phase() == Phase::Run && self.rest_until.is_none();
+        let accepted = self.counters().accepted.get();
+        let Some((slot, beat)) = &mut self.slot else { return };
+        let now = Instant::now();
+        if now < beat.due && open == beat.open && accepted - beat.taken < NEWS {
+            return;
+        }
+        let room = if self.pool.has_room() { self.shared.ledger().room() } else { 0 };
+        if let Err(error) = slot.beat(open, room) {
+            tracing::error!(%error, "a worker could not say that it lives");
+        }
+        *beat = Beat { due: now + BEAT, open, taken: accepted };
     }
 
     fn counters(&self) -> &Counters {
@@ -199,16 +249,35 @@ impl Worker {
         if let Some(mut flow) = self.flows.remove(key) {
             flow.release(&mut self.pool);
             self.counters().buffered.set(self.pool.used());
-            self.shared.ledger().release(flow.client);
+            self.release(flow.client);
             self.counters().active.set(self.flows.len() as u64);
+        }
+    }
+
+    /// Takes a flow out of the ledger. Whether its client is full is told under the ledger's lock, so
+    /// that what is told last is true.
+    fn release(&self, client: IpAddr) {
+        let mut ledger = self.shared.ledger();
+        let was_full = ledger.is_full(&client);
+        ledger.release(client);
+        if was_full && !ledger.is_full(&client) {
+            self.say_full(client, false);
+        }
+    }
+
+    fn say_full(&self, client: IpAddr, full: bool) {
+        if let Some((slot, _)) = &self.slot
+            && let Err(error) = slot.set_full(client, full)
+        {
+            tracing::debug!(%error, "a full client's further connections are reset, not passed");
         }
     }
 
     /// Takes what waits at a listener, up to a fair share; epoll tells again of the rest.
     fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTS {
-            let Some(fd) = self.listeners.get(listener) else { return };
-            match socket::accept(fd) {
+            let Some(listener) = self.listeners.get(listener) else { return };
+            match socket::accept(&listener.fd) {
                 Ok(accepted) => self.take(accepted),
                 Err(NotAccepted::NoneWaiting) => return,
                 Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
@@ -219,15 +288,17 @@ impl Worker {
 
     /// Takes what still waits at the listeners, which closing would reset, and closes them.
     fn close_listeners(&mut self) {
-        for listener in std::mem::take(&mut self.listeners) {
+        for index in 0..self.listeners.len() {
             loop {
-                match socket::accept(&listener) {
+                let listener = &self.listeners[index];
+                match socket::accept(&listener.fd) {
                     Ok(accepted) => self.take(accepted),
                     Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
                     Err(NotAccepted::NoneWaiting | NotAccepted::NoRoom) => break,
                 }
             }
         }
+        self.listeners.clear();
     }
 
     /// Starts a flow, or resets the client: dropping its socket does.
@@ -238,6 +309,7 @@ impl Worker {
         };
         // Counted before the server can know of it, so that who knows of it finds it counted.
         let Accepted { client, server, .. } = accepted;
+        let subscriber = subscriber(client.ip());
         self.counters().accepted.add(1);
         self.counters().active.set(self.flows.len() as u64 + 1);
         match self.start(accepted, server_leg) {
@@ -247,7 +319,7 @@ impl Worker {
             }
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
-                self.shared.ledger().release(client.ip());
+                self.release(subscriber);
                 self.counters().connect_failed.add(1);
                 self.counters().active.set(self.flows.len() as u64);
             }
@@ -259,7 +331,10 @@ impl Worker {
     fn admit(&self, accepted: &Accepted) -> Result<Socket, fn(&Counters) -> &Count> {
         let config = &self.shared.config;
         let Accepted { client, server, .. } = accepted;
-        if server.port() == config.port {
+        if is_probe(client.ip(), *server) {
+            return Err(|counters| &counters.probes);
+        }
+        if self.listeners.iter().any(|listener| listener.is_at(*server)) {
             return Err(|counters| &counters.refused_direct);
         }
         if !self.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
@@ -275,8 +350,15 @@ impl Worker {
             };
             count
         })?;
-        match self.shared.ledger().admit(client.ip()) {
-            Ok(()) => Ok(server_leg),
+        let client = subscriber(client.ip());
+        let mut ledger = self.shared.ledger();
+        match ledger.admit(client) {
+            Ok(()) => {
+                if ledger.is_full(&client) {
+                    self.say_full(client, true);
+                }
+                Ok(server_leg)
+            }
             Err(Refusal::TooManyFlows) => Err(|counters| &counters.refused_flows),
             Err(Refusal::TooManyOfClient) => Err(|counters| &counters.refused_flows_per_client),
         }
@@ -284,8 +366,8 @@ impl Worker {
 
     fn start(&mut self, accepted: Accepted, server_leg: Socket) -> io::Result<Key> {
         let Accepted { socket: client_leg, client, server } = accepted;
-        let server_leg = socket::connect(server_leg, client, server, self.shared.config.port)?;
-        let flow = LiveFlow::new(client.ip(), client_leg, server_leg, self.marks);
+        let server_leg = socket::connect(server_leg, client, server, self.shared.place)?;
+        let flow = LiveFlow::new(subscriber(client.ip()), client_leg, server_leg, self.marks);
         self.flows.insert_with(|key| {
             let flags = EventFlags::IN
                 | EventFlags::PRI
@@ -316,7 +398,7 @@ impl Worker {
     fn watch_listeners(&self, flags: EventFlags) {
         for (index, listener) in (0u64..).zip(&self.listeners) {
             let data = EventData::new_u64(LISTENERS + index);
-            if let Err(error) = epoll::modify(&self.epoll, listener, data, flags) {
+            if let Err(error) = epoll::modify(&self.epoll, &listener.fd, data, flags) {
                 tracing::error!(%error, "a listener could not be watched");
             }
         }
@@ -351,7 +433,8 @@ impl Worker {
         }
         let connect = self.connects.front().map(|&(due, _)| due);
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
-        let due = [connect, self.rest_until, last_accept].into_iter().flatten().min()?;
+        let beat = self.slot.as_ref().map(|(_, beat)| beat.due);
+        let due = [connect, self.rest_until, last_accept, beat].into_iter().flatten().min()?;
         let wait = due.saturating_duration_since(Instant::now());
         // Rounded up, as waking early would only mean to wait again.
         let wait = wait + Duration::from_millis(1);
@@ -369,11 +452,21 @@ impl Worker {
                 self.listeners.is_empty() && self.flows.len() == 0
             }
             Phase::Stop => {
+                self.beat();
                 let open: Vec<Key> = self.flows.keys().collect();
                 open.into_iter().for_each(|key| self.fail(key, Cause::Stopped));
                 true
             }
         }
+    }
+}
+
+/// Whom limits are counted for: an IPv4 address, or a /64 of IPv6, which one subscriber has
+/// (RFC 7278).
+fn subscriber(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
     }
 }
 

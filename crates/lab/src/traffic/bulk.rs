@@ -60,7 +60,10 @@ impl BulkPlan {
         let listener = ends.listen().context("server application cannot listen")?;
         let mut flows = Vec::with_capacity(self.flows);
         for number in 0..self.flows {
-            let client = ends.connect().with_context(|| format!("flow {number}: connect"))?;
+            let client = ends
+                .open()
+                .and_then(|socket| ends.connect(socket))
+                .with_context(|| format!("flow {number}: connect"))?;
             let server = accept(&listener).with_context(|| format!("flow {number}: accept"))?;
             flows.push(self.flow(client, server)?);
         }

@@ -48,9 +48,15 @@ impl Ends<'_> {
         })?
     }
 
-    /// Opens a connection from the client's end.
-    fn connect(&self) -> io::Result<TcpStream> {
-        self.client.run(|| TcpStream::connect_timeout(&self.address, PATIENCE))?
+    /// A socket at the client's end, so that its making takes no time of the connection's.
+    fn open(&self) -> io::Result<Socket> {
+        self.client.run(|| Socket::new(Domain::for_address(self.address), Type::STREAM, None))?
+    }
+
+    /// Connects it to the server's end.
+    fn connect(&self, opened: Socket) -> io::Result<TcpStream> {
+        opened.connect_timeout(&self.address.into(), PATIENCE)?;
+        Ok(opened.into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Transfers of a given size, each on a connection of its own, one after the other.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,44 +36,53 @@ impl TransferPlan {
         let listener = ends.listen().context("server application cannot listen")?;
         let mut records = Vec::with_capacity(self.count);
         for number in 0..self.count {
-            let transfer = || -> Result<TransferRecord> {
-                let begin = Instant::now();
-                let client = ends.connect().context("connect")?;
-                let connected = begin.elapsed();
-                let server = accept(&listener)?;
-                let times = self.transfer(begin, &client, &server)?;
-                Ok(times.record(self.bytes, connected))
-            };
-            records.push(transfer().with_context(|| format!("transfer {number}"))?);
+            let record = self.transfer(ends, &listener);
+            records.push(record.with_context(|| format!("transfer {number}"))?);
         }
         Ok(records)
     }
 
-    /// Moves the bytes and closes both directions, each end as an application would.
-    fn transfer(&self, begin: Instant, client: &TcpStream, server: &TcpStream) -> Result<Times> {
+    /// Connects, moves the bytes and closes both directions, each end as an application would: the
+    /// client goes on as soon as it is connected, the server as soon as it has accepted.
+    fn transfer(&self, ends: Ends<'_>, listener: &TcpListener) -> Result<TransferRecord> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         ensure!(!left.is_zero(), "the workload's limit has passed");
-        for stream in [client, server] {
+        let opened = ends.open().context("client")?;
+        let begin = Instant::now();
+        let play = |stream: TcpStream, sends: bool| -> io::Result<Times> {
             stream.set_read_timeout(Some(left))?;
             stream.set_write_timeout(Some(left))?;
-        }
-        let (sender, receiver) = if self.upload { (client, server) } else { (server, client) };
+            if sends { self.send(&stream, begin) } else { self.receive(&stream, begin) }
+        };
         thread::scope(|scope| {
-            let sending = scope.spawn(|| self.send(sender, begin));
-            let receiving = scope.spawn(|| self.receive(receiver, begin));
-            let (acknowledged, sender_closed) =
-                sending.join().expect("traffic threads do not panic").context("sender")?;
-            let (bytes, received, receiver_closed) =
-                receiving.join().expect("traffic threads do not panic").context("receiver")?;
-            ensure!(bytes == self.bytes, "{bytes} of {} bytes arrived", self.bytes);
-            let closed = if self.upload { sender_closed } else { receiver_closed };
-            Ok(Times { acknowledged, closed, received })
+            let serving = scope.spawn(|| play(accept(listener)?, !self.upload));
+            let client = ends.connect(opened).and_then(|stream| {
+                let connected = begin.elapsed();
+                Ok((connected, play(stream, self.upload)?))
+            });
+            let server = serving.join().expect("traffic threads do not panic");
+            let (connected, client) = client.context("client")?;
+            let server = server.context("server")?;
+            let (sender, receiver) =
+                if self.upload { (&client, &server) } else { (&server, &client) };
+            ensure!(
+                receiver.bytes == self.bytes,
+                "{} of {} bytes arrived",
+                receiver.bytes,
+                self.bytes
+            );
+            Ok(TransferRecord {
+                bytes: self.bytes,
+                connected_s: connected.as_secs_f64(),
+                acknowledged_s: sender.last_byte.as_secs_f64(),
+                closed_s: client.closed.as_secs_f64(),
+                received_s: receiver.last_byte.as_secs_f64(),
+            })
         })
     }
 
-    /// Sends all, ends its direction and reads the other's end. Answers when the last byte was
-    /// acknowledged, and when both directions were closed.
-    fn send(&self, mut stream: &TcpStream, begin: Instant) -> io::Result<(Duration, Duration)> {
+    /// Sends all, ends its direction and reads the other's end.
+    fn send(&self, mut stream: &TcpStream, begin: Instant) -> io::Result<Times> {
         let chunk = vec![0x5a; CHUNK.min(usize::try_from(self.bytes).unwrap_or(CHUNK))];
         let mut left = self.bytes;
         while left > 0 {
@@ -85,16 +94,11 @@ impl TransferPlan {
         // The FIN counts as one byte and may be acknowledged together with the last.
         let acknowledged = self.when_unacknowledged_is(stream, 1, begin)?;
         stream.read_exact(&mut [0]).expect_eof()?;
-        Ok((acknowledged, begin.elapsed()))
+        Ok(Times { bytes: self.bytes, last_byte: acknowledged, closed: begin.elapsed() })
     }
 
-    /// Reads to the end, then ends its own direction. Answers the bytes, when the last one was read,
-    /// and when both directions were closed.
-    fn receive(
-        &self,
-        mut stream: &TcpStream,
-        begin: Instant,
-    ) -> io::Result<(u64, Duration, Duration)> {
+    /// Reads to the end, then ends its own direction.
+    fn receive(&self, mut stream: &TcpStream, begin: Instant) -> io::Result<Times> {
         let mut chunk = vec![0; CHUNK];
         let mut bytes = 0;
         let mut last = Duration::ZERO;
@@ -109,7 +113,7 @@ impl TransferPlan {
         }
         stream.shutdown(Shutdown::Write)?;
         let closed = self.when_unacknowledged_is(stream, 0, begin)?;
-        Ok((bytes, last, closed))
+        Ok(Times { bytes, last_byte: last, closed })
     }
 
     fn when_unacknowledged_is(
@@ -131,22 +135,14 @@ impl TransferPlan {
     }
 }
 
+/// What one end saw.
 struct Times {
-    acknowledged: Duration,
+    /// Bytes sent or read.
+    bytes: u64,
+    /// When the last of them was acknowledged, or read.
+    last_byte: Duration,
+    /// When both directions were closed.
     closed: Duration,
-    received: Duration,
-}
-
-impl Times {
-    fn record(&self, bytes: u64, connected: Duration) -> TransferRecord {
-        TransferRecord {
-            bytes,
-            connected_s: connected.as_secs_f64(),
-            acknowledged_s: self.acknowledged.as_secs_f64(),
-            closed_s: self.closed.as_secs_f64(),
-            received_s: self.received.as_secs_f64(),
-        }
-    }
 }
 
 /// The end of the stream is what is expected here, data is not.

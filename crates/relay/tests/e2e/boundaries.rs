@@ -5,13 +5,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use crate::process::RelayProcess;
+use crate::process::{NFTABLES, RelayProcess};
 use crate::world::{BOX, CLIENT, FOREIGN, SERVER, World, assert_reset, ip};
 
 #[test]
 fn a_connection_to_the_relay_itself_is_refused() {
     let Some(world) = World::new() else { return };
-    let mut relay = RelayProcess::start(&world.relay, "");
+    let mut relay = RelayProcess::start(&world.relay, NFTABLES);
     for own in BOX {
         assert_reset(world.connect(SocketAddr::new(ip(own), 8742)));
     }
@@ -22,7 +22,7 @@ fn a_connection_to_the_relay_itself_is_refused() {
 #[test]
 fn connections_to_the_relays_port_elsewhere_pass_unsplit() {
     let Some(world) = World::new() else { return };
-    let mut relay = RelayProcess::start(&world.relay, "");
+    let mut relay = RelayProcess::start(&world.relay, NFTABLES);
     for (server, client) in SERVER.into_iter().zip(CLIENT) {
         let listen = || TcpListener::bind((ip(server), 8742));
         let listener = world.server.run(listen).unwrap().unwrap();
@@ -74,7 +74,8 @@ fn at_a_limit_new_flows_are_reset_and_old_ones_go_on() {
     for (limit, count) in
         [("flows = 2", "refused_flows"), ("flows_per_client = 2", "refused_flows_per_client")]
     {
-        let mut relay = RelayProcess::start(&world.relay, &format!("[limits]\n{limit}\n"));
+        let mut relay =
+            RelayProcess::start(&world.relay, &format!("{NFTABLES}[limits]\n{limit}\n"));
         let (listener, address) = world.listen(SERVER[0]);
         let mut near: Vec<_> = (0..2).map(|_| world.connect(address).unwrap()).collect();
         let _far: Vec<_> = (0..2).map(|_| listener.accept().unwrap()).collect();
@@ -92,13 +93,13 @@ fn at_a_limit_new_flows_are_reset_and_old_ones_go_on() {
 #[test]
 fn without_descriptors_new_clients_are_reset_and_nothing_spins() {
     let Some(world) = World::new() else { return };
-    let limits = "[limits]\nflows = 1000\n";
-    let mut relay = RelayProcess::start_limited(&world.relay, limits, Some(128));
+    let limits = format!("{NFTABLES}[limits]\nflows = 1000\n");
+    let mut relay = RelayProcess::start_limited(&world.relay, &limits, Some(128));
     let (listener, address) = world.listen(SERVER[0]);
     listener.set_nonblocking(true).unwrap();
     let clients: Vec<_> = (0..60).map(|_| world.connect(address)).collect();
     let counts = relay.until(|counts| counts["refused_flows"] + counts["accepted"] >= 60);
-    assert!(counts["refused_flows"] > 20 && counts["accepted"] > 10, "{counts:?}");
+    assert!(counts["refused_flows"] > 20 && counts["accepted"] > 5, "{counts:?}");
     assert!(relay.descriptors() < 128);
     let busy = relay.busy();
     thread::sleep(Duration::from_millis(500));
@@ -171,7 +172,7 @@ fn when_buffers_are_short_flows_wait_and_lose_nothing() {
     let Some(world) = World::new() else { return };
     let leg = "receive_buffer = \"64 KiB\"\nsend_buffer = \"64 KiB\"\n";
     let settings = format!(
-        "workers = 1\n[limits]\nbuffered = \"1 MiB\"\n[client_leg]\n{leg}[server_leg]\n{leg}"
+        "{NFTABLES}workers = 1\n[limits]\nbuffered = \"1 MiB\"\n[client_leg]\n{leg}[server_leg]\n{leg}"
     );
     let mut relay = RelayProcess::start(&world.relay, &settings);
     let pairs: Vec<_> = (0..FLOWS).map(|_| world.pair(SERVER[0])).collect();

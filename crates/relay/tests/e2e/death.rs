@@ -5,7 +5,7 @@ use std::process::Command;
 
 use midspan_sys::netns::Netns;
 
-use crate::process::RelayProcess;
+use crate::process::{NFTABLES, RelayProcess};
 use crate::world::{PATIENCE, SERVER, World};
 
 fn says(netns: &Netns, program: &str, arguments: &[&str]) -> String {
@@ -26,7 +26,7 @@ fn left_behind(netns: &Netns) -> (usize, usize) {
 fn a_killed_relay_resets_both_ends_and_leaves_no_rule_twice() {
     let Some(world) = World::new() else { return };
     for round in 0..3 {
-        let mut relay = RelayProcess::start(&world.relay, "");
+        let mut relay = RelayProcess::start(&world.relay, NFTABLES);
         assert_eq!(left_behind(&world.relay), (1, 2), "round {round}");
         let mut pairs: Vec<_> = SERVER.map(|server| world.pair(server)).into();
         for (near, far) in &mut pairs {
@@ -56,7 +56,7 @@ fn a_killed_relay_resets_both_ends_and_leaves_no_rule_twice() {
 #[test]
 fn a_stopped_relay_drains_and_leaves_nothing() {
     let Some(world) = World::new() else { return };
-    let relay = RelayProcess::start(&world.relay, "");
+    let relay = RelayProcess::start(&world.relay, NFTABLES);
     let (mut near, mut far) = world.pair(SERVER[0]);
     near.write_all(b"old").unwrap();
     far.read_exact(&mut [0; 3]).unwrap();
@@ -88,8 +88,10 @@ fn a_stopped_relay_drains_and_leaves_nothing() {
 #[test]
 fn draining_ends_in_time_and_a_second_signal_ends_at_once() {
     let Some(world) = World::new() else { return };
-    for (settings, signals) in [("drain_timeout = \"300 ms\"\n", 1), ("", 2)] {
-        let relay = RelayProcess::start(&world.relay, settings);
+    for (settings, signals) in
+        [(format!("{NFTABLES}drain_timeout = \"300 ms\"\n"), 1), (NFTABLES.into(), 2)]
+    {
+        let relay = RelayProcess::start(&world.relay, &settings);
         let (mut near, mut far) = world.pair(SERVER[0]);
         near.write_all(b"old").unwrap();
         far.read_exact(&mut [0; 3]).unwrap();
@@ -111,7 +113,7 @@ fn draining_ends_in_time_and_a_second_signal_ends_at_once() {
 #[test]
 fn two_relays_do_not_share_a_box() {
     let Some(world) = World::new() else { return };
-    let _first = RelayProcess::start(&world.relay, "");
+    let _first = RelayProcess::start(&world.relay, NFTABLES);
     let config = format!("{}port = 8743\n", crate::process::CLIENTS).parse().unwrap();
     let second = world.relay.run(|| midspan_relay::Relay::start(config).map(drop)).unwrap();
     let said = second.unwrap_err().to_string();

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::thread;
 
 use midspan_sys::netlink::Netlink;
@@ -10,7 +11,7 @@ use midspan_sys::netns::Netns;
 use midspan_sys::sockdiag::tcp_sockets;
 use midspan_sys::sysctl;
 
-use crate::process::RelayProcess;
+use crate::process::{NFTABLES, RelayProcess};
 use crate::world::{
     CLIENT, PATIENCE, SERVER, World, abort, assert_reset, await_link, ip, route, up,
 };
@@ -43,7 +44,7 @@ fn the_server_sees_the_clients_own_address_and_port() {
 #[test]
 fn a_client_may_use_the_relays_port_number_as_its_own() {
     let Some(world) = World::new() else { return };
-    let mut relay = RelayProcess::start(&world.relay, "");
+    let mut relay = RelayProcess::start(&world.relay, NFTABLES);
     let (listener, address) = world.listen(SERVER[0]);
     let near = world.connect_from(SocketAddr::new(ip(CLIENT[0]), 8742), address).unwrap();
     let (mut far, seen) = listener.accept().unwrap();
@@ -226,17 +227,25 @@ fn a_path_with_a_smaller_mtu_carries_all() {
         .unwrap();
     let hosts = ["10.3.0.2", "fd03::2"];
     world.relay.run(|| hosts.into_iter().for_each(await_link)).unwrap();
-    let mut relay = RelayProcess::start(&world.relay, "");
-    for host in hosts {
-        let listener = beyond.run(|| TcpListener::bind((ip(host), 0))).unwrap().unwrap();
-        let mut near = world.connect(listener.local_addr().unwrap()).unwrap();
-        let (mut far, _) = listener.accept().unwrap();
-        far.set_read_timeout(Some(PATIENCE)).unwrap();
-        let writer = thread::spawn(move || near.write_all(&vec![1; 1_000_000]));
-        let mut all = Vec::new();
-        far.read_to_end(&mut all).unwrap();
-        assert_eq!(all.len(), 1_000_000);
-        writer.join().unwrap().unwrap();
+    for steering in [NFTABLES, ""] {
+        let mut relay = RelayProcess::start(&world.relay, steering);
+        for host in hosts {
+            // What was learnt of the path is forgotten.
+            let flush = ["route", "flush", "cache"];
+            for family in ["-4", "-6"] {
+                let mut ip = Command::new("ip");
+                world.relay.apply(ip.arg(family).args(flush)).status().unwrap();
+            }
+            let listener = beyond.run(|| TcpListener::bind((ip(host), 0))).unwrap().unwrap();
+            let mut near = world.connect(listener.local_addr().unwrap()).unwrap();
+            let (mut far, _) = listener.accept().unwrap();
+            far.set_read_timeout(Some(PATIENCE)).unwrap();
+            let writer = thread::spawn(move || near.write_all(&vec![1; 1_000_000]));
+            let mut all = Vec::new();
+            far.read_to_end(&mut all).unwrap();
+            assert_eq!(all.len(), 1_000_000);
+            writer.join().unwrap().unwrap();
+        }
+        assert_eq!(relay.counts()["accepted"], 2);
     }
-    assert_eq!(relay.counts()["accepted"], 2);
 }

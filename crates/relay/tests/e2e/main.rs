@@ -6,5 +6,6 @@ mod boundaries;
 mod death;
 mod ends;
 mod process;
+mod steer;
 mod storm;
 mod world;

@@ -30,7 +30,13 @@ fn relay_process() {
     let done = midspan_relay::run(config, |monitor| {
         thread::spawn(move || {
             for _ in std::io::stdin().lines() {
-                println!("{}", serde_json::to_string(&monitor.snapshot()).unwrap());
+                let mut counts: HashMap<&str, u64> = monitor.snapshot().entries().collect();
+                if let Some(verdicts) = monitor.verdicts() {
+                    counts.extend(
+                        verdicts.entries().map(|(verdict, count)| (verdict.label(), count)),
+                    );
+                }
+                println!("{}", serde_json::to_string(&counts).unwrap());
             }
         });
     });
@@ -48,6 +54,9 @@ pub(crate) struct RelayProcess {
 
 /// What every test configures unless it says otherwise.
 pub(crate) const CLIENTS: &str = "clients = [\"10.0.0.0/8\", \"fd00::/8\"]\n";
+
+/// Has nftables steer, where a test is about that.
+pub(crate) const NFTABLES: &str = "interception = \"nftables\"\n";
 
 impl RelayProcess {
     /// Starts a relay and waits until it says that it is ready.

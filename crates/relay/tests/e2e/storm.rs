@@ -15,7 +15,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::process::{Counts, RelayProcess};
+use crate::process::{Counts, NFTABLES, RelayProcess};
 use crate::world::{CLIENT, PATIENCE, SERVER, World, abort, connect, ip};
 
 const CONNECTIONS: u16 = 1000;
@@ -25,10 +25,19 @@ const FIRST_PORT: u16 = 20_000;
 
 #[test]
 fn a_thousand_connections_over_a_lossy_path() {
+    storm("");
+}
+
+#[test]
+fn a_thousand_connections_over_a_lossy_path_by_nftables() {
+    storm(NFTABLES);
+}
+
+fn storm(steering: &str) {
     let Some(world) = World::new() else { return };
     // Where a reset is lost on the way, only asking again finds out.
     let legs = "[client_leg]\nkeepalive = \"1 s\"\n[server_leg]\nkeepalive = \"1 s\"\n";
-    let mut relay = RelayProcess::start(&world.relay, legs);
+    let mut relay = RelayProcess::start(&world.relay, &format!("{steering}{legs}"));
     lose_one_in_a_hundred(&world);
     let (sockets, memory) = (sockets(relay.pid()), relay.memory());
 

@@ -1,3 +1,7 @@
+//! The relay's settings: a file, its defaults, and what of it cannot be.
+
+mod policy;
+
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +11,13 @@ use ipnet::IpNet;
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
+pub use policy::{PolicyConfig, Ports};
+
 /// The relay's settings. Read from TOML, or built in code from [`Config::new`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where interception hands connections to. Connections made straight to it are refused.
+    /// Where nftables rules hand connections to. Connections made straight to it are refused.
     #[serde(default = "default_port")]
     pub port: u16,
     /// Prefixes whose connections are taken. Nothing else is taken, or ever bound as a source.
@@ -19,6 +25,14 @@ pub struct Config {
     /// Who steers connections here.
     #[serde(default)]
     pub interception: InterceptionKind,
+    /// Interfaces at whose ingress BPF steers; empty is all but the loopback, those that come later
+    /// included.
+    #[serde(default)]
+    pub interfaces: Vec<String>,
+    /// Whether BPF steers only after a connection of the relay's own has shown that what it
+    /// steers arrives.
+    #[serde(default = "default_prove")]
+    pub prove: bool,
     /// Worker threads; 0 is one per core.
     #[serde(default)]
     pub workers: usize,
@@ -43,14 +57,21 @@ pub struct Config {
     /// What is taken at most.
     #[serde(default)]
     pub limits: LimitsConfig,
+    /// Which connections of the clients are split.
+    #[serde(default)]
+    pub policy: PolicyConfig,
 }
 
 /// Who steers connections to the relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum InterceptionKind {
-    /// The relay installs nftables TPROXY rules and removes them when it ends.
+    /// BPF where the kernel and the user's rights allow it, else nftables.
     #[default]
+    Auto,
+    /// A BPF program at the ingress of the interfaces, which fails open.
+    Bpf,
+    /// nftables TPROXY rules.
     Nftables,
     /// Somebody else does.
     None,
@@ -79,19 +100,27 @@ pub struct LegConfig {
     pub keepalive: Option<Span>,
 }
 
-/// What is taken at most. Past any of these a new connection is reset and counted.
+/// What is taken at most. Past any of these a new connection passes unsplit where BPF steers, and
+/// is reset where it does not; both are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitsConfig {
     /// Flows at one time. Absent: what the descriptor limit allows, which is never exceeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
-    /// Flows at one time of one client address. Absent: as many as in all.
+    /// Flows at one time of one client: of an IPv4 address, or of a /64 of IPv6, which one
+    /// subscriber has (RFC 7278). Absent: as many as in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flows_per_client: Option<u32>,
     /// Buffers and pipes in use at one time, all flows together.
     #[serde(default = "default_buffered")]
     pub buffered: ByteSize,
+    /// New connections a second of one client. Absent: as many as come. Takes BPF.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syn_rate: Option<u32>,
+    /// Half-open connections at one time, of each worker and IP version. Takes BPF.
+    #[serde(default = "default_half_open")]
+    pub half_open: u32,
 }
 
 fn default_port() -> u16 {
@@ -114,13 +143,27 @@ fn default_connect_timeout() -> Span {
     Span::from_secs(30)
 }
 
+fn default_prove() -> bool {
+    true
+}
+
+fn default_half_open() -> u32 {
+    1024
+}
+
 fn default_buffered() -> ByteSize {
     ByteSize::from_kib(1024 * 1024)
 }
 
 impl Default for LimitsConfig {
     fn default() -> Self {
-        LimitsConfig { flows: None, flows_per_client: None, buffered: default_buffered() }
+        LimitsConfig {
+            flows: None,
+            flows_per_client: None,
+            buffered: default_buffered(),
+            syn_rate: None,
+            half_open: default_half_open(),
+        }
     }
 }
 
@@ -153,6 +196,8 @@ impl Config {
             port: default_port(),
             clients,
             interception: InterceptionKind::default(),
+            interfaces: Vec::new(),
+            prove: default_prove(),
             workers: 0,
             mark: default_mark(),
             buffer: default_buffer(),
@@ -161,6 +206,7 @@ impl Config {
             client_leg: LegConfig::default(),
             server_leg: LegConfig::default(),
             limits: LimitsConfig::default(),
+            policy: PolicyConfig::default(),
         }
     }
 
@@ -204,7 +250,7 @@ impl Config {
             );
         }
         if self.workers > MOST_WORKERS {
-            return fault(&["workers"], "must be at most 1024 (0 is one per core)");
+            return fault(&["workers"], "must be at most 64 (0 is one per core)");
         }
         if !(4096..=1 << 30).contains(&self.buffer.as_bytes()) {
             return fault(&["buffer"], "must be between 4 KiB and 1 GiB");
@@ -226,11 +272,30 @@ impl Config {
         if self.limits.buffered.as_bytes() < 1 << 20 {
             return fault(&["limits", "buffered"], "must be at least 1 MiB");
         }
+        if !(1..=MOST_SYN_RATE).contains(&self.limits.syn_rate.unwrap_or(1)) {
+            return fault(&["limits", "syn_rate"], "must be between 1 and 1000000");
+        }
+        if self.limits.half_open == 0 {
+            return fault(&["limits", "half_open"], "must be at least 1");
+        }
+        if let Some((key, said)) = self.policy.first_fault() {
+            return fault(&["policy", key], said);
+        }
+        if !matches!(self.interception, InterceptionKind::Auto | InterceptionKind::Bpf) {
+            let said = "takes `interception = \"bpf\"`, or \"auto\"";
+            if self.policy != PolicyConfig::default() {
+                return fault(&["policy"], said);
+            }
+            if self.limits.syn_rate.is_some() {
+                return fault(&["limits", "syn_rate"], said);
+            }
+        }
         None
     }
 }
 
-const MOST_WORKERS: usize = 1024;
+const MOST_WORKERS: usize = 64;
+const MOST_SYN_RATE: u32 = 1_000_000;
 
 impl LegConfig {
     fn first_fault(&self) -> Option<(&'static str, &'static str)> {
@@ -321,7 +386,7 @@ mod tests {
     const FULL: &str = r#"
 port = 8742
 clients = ["10.0.0.0/8", "fd00::/8"]
-interception = "nftables"
+interception = "bpf"
 workers = 2
 mark = 0x4d53
 buffer = "1 MiB"
@@ -338,6 +403,14 @@ keepalive = "10 min"
 flows = 1000
 flows_per_client = 100
 buffered = "256 MiB"
+syn_rate = 100
+half_open = 512
+[policy]
+pass_clients = ["10.9.0.0/16"]
+split_servers = ["192.0.2.0/24"]
+pass_ports = ["22", "5060-5061", 8080]
+pass_dscp = [46]
+holdout = 10
 "#;
 
     fn refusal(text: &str) -> String {
@@ -372,7 +445,11 @@ buffered = "256 MiB"
             ("\"cubic\"", 11, ["\"\"", "`client_leg.congestion_control`", "cubic"]),
             ("\"10 min\"", 15, ["\"10 ms\"", "`client_leg.keepalive`", "1 s"]),
             ("buffered = \"256 MiB\"", 20, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
-            ("\"nftables\"", 4, ["\"iptables\"", "iptables", "`nftables`"]),
+            ("\"bpf\"", 4, ["\"iptables\"", "iptables", "`nftables`"]),
+            ("\"bpf\"", 23, ["\"nftables\"", "`policy`", "bpf"]),
+            ("\"22\"", 26, ["\"0x16\"", "0x16", "5060-5061"]),
+            ("holdout = 10", 28, ["holdout = 1001", "`policy.holdout`", "1000"]),
+            ("[46]", 27, ["[64]", "`policy.pass_dscp`", "63"]),
         ] {
             let text = FULL.replacen(wrong, words[0], 1);
             let said = refusal(&text);

@@ -1,0 +1,115 @@
+//! Which connections are split.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+use midspan_steer::{Choice, Policy};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::Config;
+
+/// Which of the clients' connections are split. Empty: all. Takes BPF.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// Prefixes within `clients` that are left alone. Of a prefix here and one of `clients`, the
+    /// longer that holds an address decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass_clients: Vec<IpNet>,
+    /// Prefixes of servers to which connections are split; if there is any, others are left alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub split_servers: Vec<IpNet>,
+    /// Prefixes of servers to which connections are left alone. Of both kinds, the longest that
+    /// holds an address decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass_servers: Vec<IpNet>,
+    /// Ports of servers to which connections are split; if there is any, others are left alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub split_ports: Vec<Ports>,
+    /// Ports of servers to which connections are left alone, whatever `split_ports` says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass_ports: Vec<Ports>,
+    /// Code points (DSCP, 0 to 63) of connections that are left alone, as on their SYN.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass_dscp: Vec<u8>,
+    /// Of a thousand new connections so many are left alone, for comparison.
+    #[serde(default)]
+    pub holdout: u32,
+}
+
+impl PolicyConfig {
+    pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+        if self.pass_dscp.iter().any(|point| *point > 63) {
+            return Some(("pass_dscp", "must hold code points between 0 and 63"));
+        }
+        (self.holdout > 1000).then_some(("holdout", "must be between 0 and 1000 (per mille)"))
+    }
+}
+
+impl Config {
+    /// The same, as the steering program takes it.
+    pub(crate) fn steering_policy(&self) -> Policy {
+        let said = |split: &[IpNet], pass: &[IpNet]| {
+            let split = split.iter().map(|prefix| (*prefix, Choice::Split));
+            split.chain(pass.iter().map(|prefix| (*prefix, Choice::Pass))).collect::<Vec<_>>()
+        };
+        let policy = &self.policy;
+        // The first that holds a port decides.
+        let pass = policy.pass_ports.iter().map(|ports| (ports.0.clone(), Choice::Pass));
+        let split = policy.split_ports.iter().map(|ports| (ports.0.clone(), Choice::Split));
+        Policy {
+            clients: said(&self.clients, &policy.pass_clients),
+            servers: said(&policy.split_servers, &policy.pass_servers),
+            ports: pass.chain(split).collect(),
+            pass_dscp: policy.pass_dscp.clone(),
+            holdout_per_mille: policy.holdout,
+            // Two seconds' worth at once.
+            syn_rate: self.limits.syn_rate.map(|rate| (rate, rate.saturating_mul(2))),
+            half_open: self.limits.half_open,
+        }
+    }
+}
+
+/// A port or a range of ports: `443`, `"443"`, `"5060-5061"`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ports(pub RangeInclusive<u16>);
+
+impl Serialize for Ports {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match (self.0.start(), self.0.end()) {
+            (first, last) if first == last => serializer.serialize_u16(*first),
+            (first, last) => serializer.collect_str(&format_args!("{first}-{last}")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = Ports;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a port such as 443, or a range such as \"5060-5061\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, port: i64) -> Result<Ports, E> {
+                let port = u16::try_from(port).ok();
+                let wrong = || E::invalid_type(de::Unexpected::Other("no port number"), &self);
+                port.map(|port| Ports(port..=port)).ok_or_else(wrong)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Ports, E> {
+                let (first, last) = text.split_once('-').unwrap_or((text, text));
+                let number = |text: &str| text.trim().parse::<u16>().ok();
+                match (number(first), number(last)) {
+                    (Some(first), Some(last)) if first <= last => Ok(Ports(first..=last)),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}

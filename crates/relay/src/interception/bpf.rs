@@ -1,0 +1,95 @@
+//! Steering by BPF: the program's policy, its place at every interface, and the workers' places in
+//! it.
+
+use std::os::fd::BorrowedFd;
+
+use midspan_steer::{LISTENERS_PER_SLOT, Slot, Steering, Tally};
+use midspan_sys::netlink::{Interface, Netlink};
+
+use super::local_delivery::LocalDelivery;
+use super::{InterceptionError, proof};
+use crate::config::Config;
+
+/// BPF steering. Dropping this ends it; packets of flows still open then go astray, so they must have
+/// ended.
+#[derive(Debug)]
+pub(crate) struct Steered {
+    steering: Steering,
+    interfaces: Vec<String>,
+    // Goes after the steering: without it nothing is marked, and the routing is idle.
+    delivery: Option<LocalDelivery>,
+}
+
+impl Steered {
+    /// Loads the program for so many workers. Nothing is steered yet.
+    pub(crate) fn load(config: &Config, workers: usize) -> Result<Steered, midspan_steer::Error> {
+        let steering = Steering::load(&config.steering_policy(), workers, config.mark)?;
+        Ok(Steered { steering, interfaces: config.interfaces.clone(), delivery: None })
+    }
+
+    /// A worker's place, with its listeners for IPv4 and IPv6.
+    pub(crate) fn slot(
+        &self,
+        worker: usize,
+        listeners: [Option<BorrowedFd<'_>>; LISTENERS_PER_SLOT as usize],
+    ) -> Result<Slot, InterceptionError> {
+        Ok(self.steering.slot(worker, listeners)?)
+    }
+
+    /// Begins to steer, in the calling thread's network namespace, once it is proven that what is
+    /// steered arrives. The workers must be running.
+    pub(crate) fn begin(&mut self, config: &Config) -> Result<(), InterceptionError> {
+        if config.prove {
+            self.prove(config)?;
+        } else {
+            self.deliver(config)?;
+        }
+        let here = interfaces()?;
+        let is_here = |name: &&String| here.iter().any(|interface| interface.name == **name);
+        if let Some(missing) = self.interfaces.iter().find(|name| !is_here(name)) {
+            return Err(InterceptionError::NoInterface(missing.clone()));
+        }
+        self.attach(&here)
+    }
+
+    /// Proves that what is steered arrives, and steers nothing else.
+    pub(crate) fn prove(&mut self, config: &Config) -> Result<(), InterceptionError> {
+        self.deliver(config)?;
+        proof::prove(&mut self.steering, &config.clients)
+    }
+
+    fn deliver(&mut self, config: &Config) -> Result<(), InterceptionError> {
+        self.delivery = Some(LocalDelivery::install(&config.clients, config.mark)?);
+        Ok(())
+    }
+
+    /// Takes in interfaces that have come, and forgets those that have gone.
+    pub(crate) fn follow_interfaces(&mut self) -> Result<(), InterceptionError> {
+        let here = interfaces()?;
+        self.attach(&here)
+    }
+
+    pub(crate) fn tally(&self) -> Result<Tally, InterceptionError> {
+        Ok(self.steering.tally()?)
+    }
+
+    fn attach(&mut self, here: &[Interface]) -> Result<(), InterceptionError> {
+        let mut steered = Vec::new();
+        for interface in here {
+            let wanted = match self.interfaces.is_empty() {
+                true => !interface.is_loopback,
+                false => self.interfaces.contains(&interface.name),
+            };
+            if wanted {
+                self.steering.attach(interface.index, &interface.name)?;
+                steered.push(interface.index);
+            }
+        }
+        self.steering.retain(&steered);
+        Ok(())
+    }
+}
+
+fn interfaces() -> Result<Vec<Interface>, InterceptionError> {
+    Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(InterceptionError::Routing)
+}

@@ -1,0 +1,89 @@
+//! The routing that makes packets with the relay's mark end at this host.
+//!
+//! Only packets that the interception has marked take it; should it be left behind by a kill, it does
+//! nothing, and the next relay takes it over instead of adding a second one.
+
+use ipnet::IpNet;
+use midspan_sys::netlink::{Family, Netlink};
+use midspan_sys::sysctl;
+
+use super::InterceptionError;
+
+/// A routing rule and its table. Dropping this removes them.
+#[derive(Debug)]
+pub(super) struct LocalDelivery {
+    families: Vec<Family>,
+    mark: u32,
+}
+
+impl LocalDelivery {
+    /// For packets with `mark` of the IP versions that these clients have.
+    pub(super) fn install(
+        clients: &[IpNet],
+        mark: u32,
+    ) -> Result<LocalDelivery, InterceptionError> {
+        let wanted = |family| clients.iter().any(|prefix| family_of(prefix) == family);
+        let families = [Family::Inet, Family::Inet6].into_iter().filter(|&f| wanted(f)).collect();
+        let delivery = LocalDelivery { families, mark };
+        let add = || {
+            let mut netlink = Netlink::open()?;
+            let mut add = |&family: &_| netlink.add_local_delivery(family, mark);
+            delivery.families.iter().try_for_each(&mut add)
+        };
+        add().map_err(InterceptionError::Routing)?;
+        warn_of_obstacles(&delivery.families);
+        Ok(delivery)
+    }
+}
+
+impl Drop for LocalDelivery {
+    fn drop(&mut self) {
+        let remove = || {
+            let mut netlink = Netlink::open()?;
+            let mut remove = |&family: &_| netlink.remove_local_delivery(family, self.mark);
+            self.families.iter().try_for_each(&mut remove)
+        };
+        if let Err(error) = remove() {
+            tracing::error!(%error, "the routing rule of mark {:#x} could not be removed", self.mark);
+        }
+    }
+}
+
+fn family_of(prefix: &IpNet) -> Family {
+    match prefix {
+        IpNet::V4(_) => Family::Inet,
+        IpNet::V6(_) => Family::Inet6,
+    }
+}
+
+/// Settings that are the operator's, and that would make interception useless.
+fn warn_of_obstacles(families: &[Family]) {
+    let is = |name: &str, value: &str| sysctl::get(name).is_ok_and(|set| set == value);
+    // It finds what a split connection has left in TIME-WAIT, and the kernel forwards no packet
+    // that has a socket.
+    if is("net.ipv4.tcp_early_demux", "1") {
+        tracing::info!(
+            "net.ipv4.tcp_early_demux is 1: an unsplit connection that uses the addresses of one \
+             split less than a minute before is dropped by the kernel; 0 avoids it, and makes \
+             forwarding faster"
+        );
+    }
+    if families.contains(&Family::Inet) {
+        if is("net.ipv4.ip_forward", "0") {
+            tracing::warn!(
+                "net.ipv4.ip_forward is 0: what the relay does not take is not forwarded"
+            );
+        }
+        // Strict: the answer of a server must come in where packets to it go out, mark or not.
+        if is("net.ipv4.conf.all.rp_filter", "1") {
+            tracing::warn!(
+                "net.ipv4.conf.all.rp_filter is 1 (strict): intercepted packets may be dropped; 0 or 2 would do"
+            );
+        }
+    }
+    if families.contains(&Family::Inet6) && is("net.ipv6.conf.all.forwarding", "0") {
+        tracing::warn!(
+            "net.ipv6.conf.all.forwarding is 0: what the relay does not take is not forwarded"
+        );
+    }
+}

@@ -1,0 +1,270 @@
+//! Steering by BPF: what is split, what is not, and that it fails open.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use midspan_steer::{Policy, Steering};
+use midspan_sys::sysctl;
+use socket2::{Domain, Socket, Type};
+
+use crate::process::RelayProcess;
+use crate::world::{BOX, CLIENT, PATIENCE, SERVER, World, ip};
+
+/// A relay that BPF steers to; `None`, and says so, where that may not be.
+fn start(world: &World, settings: &str) -> Option<RelayProcess> {
+    match Steering::load(&Policy::default(), 1, 1) {
+        Ok(_) => {}
+        Err(midspan_steer::Error::Load(error)) if error.kind() == ErrorKind::PermissionDenied => {
+            eprintln!("skipped: BPF programs may not be loaded here");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    Some(RelayProcess::start(&world.relay, &format!("interception = \"bpf\"\n{settings}")))
+}
+
+/// Data crosses, both ways.
+fn exchange(near: &mut TcpStream, far: &mut TcpStream) {
+    near.write_all(b"ping").unwrap();
+    let mut word = [0; 4];
+    far.read_exact(&mut word).unwrap();
+    far.write_all(b"pong").unwrap();
+    near.read_exact(&mut word).unwrap();
+    assert_eq!(&word, b"pong");
+}
+
+#[test]
+fn connections_of_both_families_are_split_and_nothing_is_left() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "") else { return };
+    for server in SERVER {
+        let (mut near, mut far) = world.pair(server);
+        exchange(&mut near, &mut far);
+    }
+    let counts = relay.until(|counts| counts["active"] == 0);
+    assert_eq!((counts["accepted"], counts["closed"], counts["probes"]), (2, 2, 2));
+    // The proofs' connections are split too.
+    assert_eq!(counts["split"], 4);
+    assert!(counts["steered"] > 20 && counts["not_steered"] == 0, "{counts:?}");
+    relay.signal("-KILL");
+    relay.wait();
+    let out = world.relay.apply(Command::new("ip").args(["link"])).output().unwrap();
+    assert!(!String::from_utf8(out.stdout).unwrap().contains("proof"));
+    for server in SERVER {
+        let (mut near, mut far) = world.pair(server);
+        exchange(&mut near, &mut far);
+    }
+}
+
+#[test]
+fn a_killed_relay_resets_its_flows_and_new_ones_pass() {
+    let Some(world) = World::new() else { return };
+    for _ in 0..2 {
+        let Some(relay) = start(&world, "") else { return };
+        let (mut near, mut far) = world.pair(SERVER[0]);
+        exchange(&mut near, &mut far);
+        relay.signal("-KILL");
+        for end in [&mut near, &mut far] {
+            assert_eq!(end.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        }
+        relay.wait();
+        let (mut near, mut far) = world.pair(SERVER[0]);
+        exchange(&mut near, &mut far);
+    }
+}
+
+#[test]
+fn past_a_relay_that_hangs_new_connections_pass() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "") else { return };
+    let (mut near, mut far) = world.pair(SERVER[0]);
+    exchange(&mut near, &mut far);
+    relay.signal("-STOP");
+    // It counts as dead from half a second on.
+    thread::sleep(Duration::from_millis(600));
+    for server in SERVER {
+        let (mut near, mut far) = world.pair(server);
+        exchange(&mut near, &mut far);
+    }
+    relay.signal("-CONT");
+    let counts = relay.until(|counts| counts["pass_no_relay"] == 2);
+    assert_eq!(counts["accepted"], 1);
+    exchange(&mut near, &mut far);
+    let (mut near, mut far) = world.pair(SERVER[0]);
+    exchange(&mut near, &mut far);
+    assert_eq!(relay.counts()["accepted"], 2);
+}
+
+#[test]
+fn a_draining_relay_lets_new_connections_pass() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "") else { return };
+    let (mut near, mut far) = world.pair(SERVER[0]);
+    relay.signal("-TERM");
+    // The workers are told, and say so, before long.
+    let start = Instant::now();
+    let mut new = world.pair(SERVER[0]);
+    while relay.counts()["pass_no_relay"] == 0 {
+        assert!(start.elapsed() < PATIENCE);
+        new = world.pair(SERVER[0]);
+    }
+    exchange(&mut near, &mut far);
+    drop((near, far));
+    let (status, counts) = relay.wait();
+    assert!(status.success());
+    assert_eq!(counts.unwrap()["stopped"], 0);
+    exchange(&mut new.0, &mut new.1);
+}
+
+#[test]
+fn what_the_policy_leaves_alone_passes() {
+    let Some(world) = World::new() else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    let port = address.port();
+    for (policy, verdict) in [
+        (format!("pass_ports = [{port}]"), "pass_port"),
+        (format!("split_ports = [\"1-{}\"]", port - 1), "pass_port"),
+        ("pass_servers = [\"10.2.0.0/16\"]".into(), "pass_server"),
+        ("split_servers = [\"10.3.0.0/16\"]".into(), "pass_server"),
+        ("pass_clients = [\"10.1.0.0/24\"]".into(), "pass_client"),
+        ("holdout = 1000".into(), "pass_holdout"),
+        ("pass_dscp = [46]".into(), "pass_dscp"),
+    ] {
+        let Some(mut relay) = start(&world, &format!("[policy]\n{policy}\n")) else { return };
+        let mut near = world.client.run(|| connect_marked(address, 46)).unwrap().unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        exchange(&mut near, &mut far);
+        let counts = relay.counts();
+        assert_eq!((counts[verdict], counts["accepted"]), (1, 0), "{policy}: {counts:?}");
+    }
+}
+
+/// Connects with a code point.
+fn connect_marked(to: SocketAddr, dscp: u32) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_tos_v4(dscp << 2)?;
+    socket.connect_timeout(&to.into(), PATIENCE)?;
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+#[test]
+fn a_holdout_is_a_share() {
+    const CONNECTIONS: u64 = 400;
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "[policy]\nholdout = 250\n") else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    for _ in 0..CONNECTIONS {
+        drop(world.connect(address).unwrap());
+        drop(listener.accept().unwrap());
+    }
+    let counts = relay.counts();
+    assert_eq!(counts["accepted"] + counts["pass_holdout"], CONNECTIONS);
+    // Six standard deviations around a quarter.
+    assert!((48..=152).contains(&counts["pass_holdout"]), "{counts:?}");
+}
+
+#[test]
+fn past_a_limit_new_connections_pass_and_old_ones_go_on() {
+    let Some(world) = World::new() else { return };
+    for (limit, verdict) in
+        [("flows = 2", "pass_full"), ("flows_per_client = 2", "pass_client_full")]
+    {
+        let Some(mut relay) = start(&world, &format!("workers = 1\n[limits]\n{limit}\n")) else {
+            return;
+        };
+        let mut pairs: Vec<_> = (0..2).map(|_| world.pair(SERVER[0])).collect();
+        // The limit is known once the worker has said so.
+        relay.until(|counts| counts["accepted"] == 2);
+        thread::sleep(Duration::from_millis(250));
+        pairs.push(world.pair(SERVER[0]));
+        let counts = relay.counts();
+        assert_eq!((counts["accepted"], counts[verdict]), (2, 1), "{counts:?}");
+        pairs.iter_mut().for_each(|(near, far)| exchange(near, far));
+        drop(pairs);
+        relay.until(|counts| counts["active"] == 0);
+        thread::sleep(Duration::from_millis(250));
+        drop(world.pair(SERVER[0]));
+        assert_eq!(relay.counts()["accepted"], 3);
+    }
+}
+
+#[test]
+fn a_client_that_opens_too_many_is_passed() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "[limits]\nsyn_rate = 5\n") else { return };
+    let _open: Vec<_> = (0..40).map(|_| world.pair(SERVER[0])).collect();
+    let counts = relay.counts();
+    // Ten at once, and five for each second since.
+    assert!(counts["accepted"] >= 10 && counts["pass_rate"] > 0, "{counts:?}");
+    assert_eq!(counts["accepted"] + counts["pass_rate"], 40);
+}
+
+#[test]
+fn connections_to_the_box_itself_are_its_own() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "") else { return };
+    for own in BOX {
+        let listener = world.relay.run(|| TcpListener::bind((ip(own), 0))).unwrap().unwrap();
+        let mut near = world.connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        exchange(&mut near, &mut far);
+    }
+    let counts = relay.counts();
+    assert_eq!((counts["accepted"], counts["pass_local"]), (0, 2));
+}
+
+/// The addresses of a split connection that the relay has in TIME-WAIT are used again: by one that
+/// is split, and, with no relay, by one that is not.
+#[test]
+fn addresses_in_time_wait_may_be_used_again() {
+    let Some(world) = World::new() else { return };
+    for (client, server) in CLIENT.into_iter().zip(SERVER) {
+        let Some(mut relay) = start(&world, "") else { return };
+        let (listener, address) = world.listen(server);
+        let from = SocketAddr::new(ip(client), 41_000);
+        for round in 0..3 {
+            let mut near = world.connect_from(from, address).unwrap();
+            let (mut far, _) = listener.accept().unwrap();
+            exchange(&mut near, &mut far);
+            // The server ends first, so that the relay does towards the client.
+            drop(far);
+            assert_eq!(near.read(&mut [0]).unwrap(), 0);
+            drop(near);
+            let counts = relay.until(|counts| counts["active"] == 0);
+            assert_eq!((counts["accepted"], counts["reopened"]), (round + 1, round), "{counts:?}");
+        }
+        relay.signal("-KILL");
+        relay.wait();
+        // Else the kernel finds the socket in TIME-WAIT, and does not forward what has one.
+        world.relay.run(|| sysctl::set("net.ipv4.tcp_early_demux", "0")).unwrap().unwrap();
+        let mut near = world.connect_from(from, address).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        exchange(&mut near, &mut far);
+    }
+}
+
+const NO_INPUT: &str = "add table inet t; add chain inet t i { type filter hook input priority 0; }; \
+     add rule inet t i meta mark 0x4d53 drop";
+
+#[test]
+fn a_firewall_that_eats_what_is_steered_is_noticed() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "") else { return };
+    let eat = || Command::new("nft").arg(NO_INPUT).status().unwrap().success();
+    assert!(world.relay.run(eat).unwrap());
+    // A running relay: the SYN that is sent again passes.
+    let (mut near, mut far) = world.pair(SERVER[0]);
+    exchange(&mut near, &mut far);
+    assert_eq!(relay.counts()["pass_unreached"], 1);
+    drop(relay);
+    // A new one does not even begin.
+    let config = format!("{}interception = \"bpf\"\n", crate::process::CLIENTS).parse().unwrap();
+    let new = world.relay.run(|| midspan_relay::Relay::start(config).map(drop)).unwrap();
+    let said = new.unwrap_err().to_string();
+    assert!(said.contains("over IPv4 does not arrive") && said.contains("firewall"), "{said}");
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Whether a new connection is split, and by which worker. */
+#pragma once
+
+#include "maps.h"
+#include "packet.h"
+
+#define SECOND 1000000000ull
+/* Workers asked before a connection is passed. */
+#define TRIES 4
+
+static __always_inline __u64 hash(const struct connection *connection, __u32 seed)
+{
+	const __u32 *word = (const __u32 *)connection;
+	__u64 sum = seed;
+
+	/* Multiply and fold, a word at a time. */
+	for (int i = 0; i < sizeof(*connection) / 4; i++) {
+		sum = (sum ^ word[i]) * 0x9e3779b97f4a7c15ull;
+		sum ^= sum >> 32;
+	}
+	return sum;
+}
+
+static __always_inline enum choice choice_of(void *policy, const struct address *address)
+{
+	struct prefix key = { .bits = 128, .address = *address };
+	__u8 *choice = bpf_map_lookup_elem(policy, &key);
+
+	return choice ? *choice : PASS;
+}
+
+static __always_inline bool port_listed(__be16 port)
+{
+	__u16 number = bpf_ntohs(port);
+	__u32 index = number / 64;
+	__u64 *bits = bpf_map_lookup_elem(&ports, &index);
+
+	return bits && (*bits >> (number % 64) & 1);
+}
+
+/* Whether this host would forward the packet: it is not for the host itself, and can be routed. */
+static __always_inline bool forwards(struct __sk_buff *skb, const struct packet *packet)
+{
+	struct bpf_fib_lookup fib = {};
+
+	fib.l4_protocol = IPPROTO_TCP;
+	fib.sport = packet->source_port;
+	fib.dport = packet->destination_port;
+	fib.ifindex = skb->ingress_ifindex;
+	if (packet->version == 4) {
+		fib.family = AF_INET;
+		fib.tos = packet->dscp << 2;
+		fib.ipv4_src = packet->source.word[3];
+		fib.ipv4_dst = packet->destination.word[3];
+	} else {
+		fib.family = AF_INET6;
+		__builtin_memcpy(fib.ipv6_src, &packet->source, sizeof(packet->source));
+		__builtin_memcpy(fib.ipv6_dst, &packet->destination, sizeof(packet->destination));
+	}
+	switch (bpf_fib_lookup(skb, &fib, sizeof(fib), 0)) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Whom limits are counted for: an IPv4 address, or a /64 of IPv6, which one subscriber has
+ * (RFC 7278). */
+static __always_inline struct address subscriber(const struct packet *packet)
+{
+	struct address client = packet->source;
+
+	if (packet->version == 6)
+		client.word[2] = client.word[3] = 0;
+	return client;
+}
+
+/* Takes a token of the client's; two processors at once may take the same, which is near enough. */
+static __always_inline bool within_rate(const struct settings *set, struct address client, __u64 now)
+{
+	struct bucket *bucket, fresh;
+	__u64 most = set->syn_burst * SECOND, tokens;
+
+	if (!set->syn_rate)
+		return true;
+	bucket = bpf_map_lookup_elem(&rates, &client);
+	if (!bucket) {
+		fresh = (struct bucket){ .at_ns = now, .tokens = most - SECOND };
+		bpf_map_update_elem(&rates, &client, &fresh, BPF_ANY);
+		return true;
+	}
+	/* What has come in since; more than an hour's worth would be more than any bucket holds. */
+	tokens = now - bucket->at_ns;
+	if (tokens > 3600 * SECOND)
+		tokens = 3600 * SECOND;
+	tokens = bucket->tokens + tokens * set->syn_rate;
+	if (tokens > most)
+		tokens = most;
+	bucket->at_ns = now;
+	if (tokens < SECOND) {
+		bucket->tokens = tokens;
+		return false;
+	}
+	bucket->tokens = tokens - SECOND;
+	return true;
+}
+
+/* Everything that does not depend on the relay's state. */
+static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struct settings *set,
+					      const struct packet *packet, __u64 hashed)
+{
+	enum choice client = choice_of(&clients, &packet->source);
+
+	if (client == PASS)
+		return PASS_CLIENT;
+	if (client == SPLIT_ALWAYS)
+		return SPLIT;
+	if (choice_of(&servers, &packet->destination) == PASS)
+		return PASS_SERVER;
+	if (!port_listed(packet->destination_port))
+		return PASS_PORT;
+	if (set->pass_dscp >> packet->dscp & 1)
+		return PASS_DSCP;
+	if (!forwards(skb, packet))
+		return PASS_LOCAL;
+	/* The upper half chooses the worker. */
+	if ((__u32)hashed % 1000 < set->holdout)
+		return PASS_HOLDOUT;
+	return SPLIT;
+}
+
+/* Whether the listener has room for one more. Its queue of half-open connections must not fill: the
+ * kernel would answer with SYN cookies, and the acknowledgement of one belongs to no socket. */
+static __always_inline bool has_room(struct bpf_sock *listener, const struct worker *worker,
+				     const struct settings *set)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(listener);
+	__u32 waiting, most, half_open;
+
+	if (!tcp)
+		return false;
+	waiting = tcp->inet_conn.icsk_inet.sk.sk_ack_backlog;
+	most = tcp->inet_conn.icsk_inet.sk.sk_max_ack_backlog;
+	half_open = tcp->inet_conn.icsk_accept_queue.qlen.counter;
+	return half_open < set->half_open && waiting + half_open < most &&
+	       waiting + half_open < worker->room;
+}
+
+/* The listener of the worker that the connection falls to, or of the next that is alive and has
+ * room. To be released. */
+static __always_inline struct bpf_sock *choose(const struct settings *set, bool v6, __u32 hashed,
+					       __u64 now, __u32 *index, enum verdict *verdict)
+{
+	*verdict = PASS_NO_RELAY;
+	for (__u32 try = 0; try < TRIES && try < set->workers; try++) {
+		__u32 slot = set->bank % BANKS * WORKERS + (hashed + try) % set->workers % WORKERS;
+		struct worker *worker = bpf_map_lookup_elem(&workers, &slot);
+		struct bpf_sock *listener;
+
+		if (!worker || !worker->open)
+			continue;
+		if (now > worker->beat_ns && now - worker->beat_ns > set->patience_ns)
+			continue;
+		*index = slot * 2 + v6;
+		listener = bpf_map_lookup_elem(&listeners, index);
+		if (!listener)
+			continue;
+		if (has_room(listener, worker, set))
+			return listener;
+		*verdict = PASS_FULL;
+		bpf_sk_release(listener);
+	}
+	return NULL;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+#pragma once
+
+#include "record.h"
+
+/* Every map has a fixed size. Those that packets fill forget the least recently used, and nothing
+ * that an established connection needs is in them. */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BANKS *WORKERS);
+	__type(key, __u32);
+	__type(value, struct worker);
+} workers SEC(".maps");
+
+/* Emptied by the kernel when a listener's process dies. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, LISTENERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} listeners SEC(".maps");
+
+struct policy {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, PREFIXES);
+	__type(key, struct prefix);
+	__type(value, __u8); /* enum choice */
+};
+
+struct policy clients SEC(".maps");
+struct policy servers SEC(".maps");
+
+/* Whether to split connections to a port, a bit each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 65536 / 64);
+	__type(key, __u32);
+	__type(value, __u64);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, OPENINGS);
+	__type(key, struct connection);
+	__type(value, struct opening);
+} openings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, CLIENTS);
+	__type(key, struct address);
+	__type(value, struct bucket);
+} rates SEC(".maps");
+
+/* Clients that have as many connections split as they may. User space says which. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, CLIENTS);
+	__type(key, struct address);
+	__type(value, __u8);
+} full_clients SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, VERDICTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counts SEC(".maps");
+
+static __always_inline void count(__u32 verdict)
+{
+	__u64 *value = bpf_map_lookup_elem(&counts, &verdict);
+
+	if (value)
+		*value += 1;
+}

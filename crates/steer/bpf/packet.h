@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What of a packet matters to steering. All is read relative to the network header, so that links
+ * with and without a link-layer header are alike; the kernel has taken off the outer VLAN tag. */
+#pragma once
+
+#include "record.h"
+
+enum { TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16 };
+
+enum kind {
+	OTHER,          /* nothing for us */
+	TCP,
+	TCP_FRAGMENT,   /* without a port, or with one but not the whole */
+	ICMP,           /* an error, about a TCP segment that it quotes */
+};
+
+struct packet {
+	enum kind kind;
+	__u8 version;   /* of IP */
+	__u8 dscp;
+	__u8 flags;     /* of TCP */
+	__u32 sequence;
+	struct address source;
+	struct address destination;
+	__be16 source_port;
+	__be16 destination_port;
+};
+
+struct ipv4 {
+	__u8 version_ihl;
+	__u8 tos;
+	__be16 length;
+	__be16 id;
+	__be16 fragment;
+	__u8 ttl;
+	__u8 protocol;
+	__be16 checksum;
+	__be32 source;
+	__be32 destination;
+};
+
+struct ipv6 {
+	__be32 version_class_flow;
+	__be16 length;
+	__u8 next;
+	__u8 hop_limit;
+	struct address source;
+	struct address destination;
+};
+
+/* As much of it as steering looks at. */
+struct tcp {
+	__be16 source;
+	__be16 destination;
+	__be32 sequence;
+	__be32 acknowledgement;
+	__u8 offset;
+	__u8 flags;
+};
+
+static __always_inline bool load(struct __sk_buff *skb, __u32 offset, void *to, __u32 size)
+{
+	return bpf_skb_load_bytes_relative(skb, offset, to, size, BPF_HDR_START_NET) == 0;
+}
+
+static __always_inline struct address mapped(__be32 v4)
+{
+	return (struct address){ { 0, 0, bpf_htonl(0xffff), v4 } };
+}
+
+/* Parses the IP header at `offset`, and gives the offset of what it carries, whose protocol is
+ * `*protocol`; 0 if that is of no interest. */
+static __always_inline __u32 parse_ip(struct __sk_buff *skb, __u32 offset, struct packet *packet,
+				      __u8 *protocol)
+{
+	__u8 version;
+
+	if (!load(skb, offset, &version, 1))
+		return 0;
+	packet->version = version >> 4;
+	if (packet->version == 4) {
+		struct ipv4 ip;
+
+		if (!load(skb, offset, &ip, sizeof(ip)))
+			return 0;
+		packet->dscp = ip.tos >> 2;
+		packet->source = mapped(ip.source);
+		packet->destination = mapped(ip.destination);
+		*protocol = ip.protocol;
+		/* More to come, or not the first. */
+		if (ip.fragment & bpf_htons(0x3fff))
+			packet->kind = TCP_FRAGMENT;
+		return offset + (ip.version_ihl & 15) * 4;
+	}
+	if (packet->version == 6) {
+		struct ipv6 ip;
+		__u8 next;
+
+		if (!load(skb, offset, &ip, sizeof(ip)))
+			return 0;
+		packet->dscp = bpf_ntohl(ip.version_class_flow) >> 22 & 63;
+		packet->source = ip.source;
+		packet->destination = ip.destination;
+		next = ip.next;
+		offset += sizeof(ip);
+		/* Hop-by-hop and destination options, a routing and a fragment header: each once at
+		 * most, but for the destination options (RFC 8200, 4.1). */
+		for (int i = 0; i < 5; i++) {
+			__u8 extension[2];
+
+			if (next != 0 && next != 43 && next != 44 && next != 60)
+				break;
+			if (!load(skb, offset, extension, 2))
+				return 0;
+			if (next == 44)
+				packet->kind = TCP_FRAGMENT;
+			offset += next == 44 ? 8 : (extension[1] + 1) * 8;
+			next = extension[0];
+		}
+		*protocol = next;
+		return offset;
+	}
+	return 0;
+}
+
+/* An error whose quoted segment `packet` is to describe, as if it came back from where it went:
+ * the same way as the packets of the connection that this host receives. */
+static __always_inline void parse_icmp(struct __sk_buff *skb, __u32 offset, struct packet *packet)
+{
+	struct packet quoted = {};
+	__u8 type, protocol = 0;
+	__be16 ports[2];
+
+	if (!load(skb, offset, &type, 1))
+		return;
+	/* Destination unreachable, time exceeded, parameter problem; for IPv6 packet too big also. */
+	if (packet->version == 4 ? type != 3 && type != 11 && type != 12 : type < 1 || type > 4)
+		return;
+	offset = parse_ip(skb, offset + 8, &quoted, &protocol);
+	if (!offset || protocol != IPPROTO_TCP || quoted.kind == TCP_FRAGMENT ||
+	    quoted.version != packet->version || !load(skb, offset, ports, sizeof(ports)))
+		return;
+	packet->kind = ICMP;
+	packet->source = quoted.destination;
+	packet->destination = quoted.source;
+	packet->source_port = ports[1];
+	packet->destination_port = ports[0];
+}
+
+static __always_inline struct packet parse(struct __sk_buff *skb)
+{
+	struct packet packet = {};
+	__u16 ethertype = bpf_ntohs(skb->protocol);
+	__u32 offset = 0;
+	__u8 protocol = 0;
+	struct tcp tcp;
+
+	/* Tags below the one that the kernel has taken off. */
+	for (int i = 0; i < 2; i++) {
+		__be16 tag[2];
+
+		if (ethertype != ETH_P_8021Q && ethertype != ETH_P_8021AD)
+			break;
+		if (!load(skb, offset, tag, sizeof(tag)))
+			return packet;
+		ethertype = bpf_ntohs(tag[1]);
+		offset += sizeof(tag);
+	}
+	if (ethertype != ETH_P_IP && ethertype != ETH_P_IPV6)
+		return packet;
+	offset = parse_ip(skb, offset, &packet, &protocol);
+	if (!offset || packet.version != (ethertype == ETH_P_IP ? 4 : 6)) {
+		packet.kind = OTHER;
+		return packet;
+	}
+	if (protocol == (packet.version == 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6)) {
+		packet.kind = OTHER;
+		parse_icmp(skb, offset, &packet);
+		return packet;
+	}
+	if (protocol != IPPROTO_TCP) {
+		packet.kind = OTHER;
+		return packet;
+	}
+	if (packet.kind == TCP_FRAGMENT || !load(skb, offset, &tcp, sizeof(tcp)))
+		return packet;
+	packet.kind = TCP;
+	packet.source_port = tcp.source;
+	packet.destination_port = tcp.destination;
+	packet.sequence = bpf_ntohl(tcp.sequence);
+	packet.flags = tcp.flags;
+	return packet;
+}
+
+/* The first segment of a connection. */
+static __always_inline bool opens(const struct packet *packet)
+{
+	return (packet->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
+}
+
+/* This host's socket that the packet is for, or that the error is about: one of a connection, or a
+ * listener. To be released. */
+static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct packet *packet)
+{
+	struct bpf_sock_tuple tuple = {};
+
+	if (packet->version == 4) {
+		tuple.ipv4.saddr = packet->source.word[3];
+		tuple.ipv4.daddr = packet->destination.word[3];
+		tuple.ipv4.sport = packet->source_port;
+		tuple.ipv4.dport = packet->destination_port;
+		return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	__builtin_memcpy(tuple.ipv6.saddr, &packet->source, sizeof(packet->source));
+	__builtin_memcpy(tuple.ipv6.daddr, &packet->destination, sizeof(packet->destination));
+	tuple.ipv6.sport = packet->source_port;
+	tuple.ipv6.dport = packet->destination_port;
+	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What the maps hold. `src/record.rs` has the same layouts for user space. */
+#pragma once
+
+#include "kernel.h"
+
+/* Relays that may be registered at a time, the one that takes over included, and workers of each. */
+#define BANKS 2
+#define WORKERS 64
+/* A listener per worker and family. */
+#define LISTENERS (BANKS * WORKERS * 2)
+/* Connections whose opening is remembered. */
+#define OPENINGS 65536
+/* Clients whose rate of openings is remembered. */
+#define CLIENTS 65536
+/* Prefixes in each policy. */
+#define PREFIXES 16384
+
+/* An IP address; IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2). */
+struct address {
+	__be32 word[4];
+};
+
+struct prefix {
+	__u32 bits; /* counted in the 128 of `address` */
+	struct address address;
+};
+
+/* What is to become of the connections of a client, or to a server. */
+enum choice {
+	PASS,
+	SPLIT_BY_POLICY, /* if nothing else speaks against it */
+	SPLIT_ALWAYS,    /* a connection of the relay's own */
+};
+
+/* A connection, named from the client's side whichever way a packet goes. */
+struct connection {
+	struct address client;
+	struct address server;
+	__be16 client_port;
+	__be16 server_port;
+};
+
+/* What became of a connection's opening, or of a packet. Indices of `counts`. */
+enum verdict {
+	/* New connections. */
+	SPLIT,
+	PASS_CLIENT,      /* not of a client that is served */
+	PASS_SERVER,      /* policy: the server */
+	PASS_PORT,        /* policy: the port */
+	PASS_DSCP,        /* policy: the code point */
+	PASS_LOCAL,       /* to this host, or nowhere that it forwards to */
+	PASS_HOLDOUT,     /* left alone for comparison */
+	PASS_NO_RELAY,    /* no live relay: none is registered, it hangs, or it drains */
+	PASS_FULL,        /* the relay's limits, or its queues, are full */
+	PASS_CLIENT_FULL, /* the client has as many as it may */
+	PASS_RATE,        /* the client opens too many */
+	PASS_UNREACHED,   /* steered before, but never reached the listener */
+	PASS_AGAIN,       /* an opening that was passed before, sent again */
+	/* Packets. */
+	STEERED,          /* of a connection that is split */
+	STEERED_ICMP,     /* about a connection that is split */
+	NOT_STEERED,      /* of a connection that is split, but the kernel refused */
+	FRAGMENT,         /* of TCP, passed */
+	REOPENED,         /* openings given to what a former connection left in TIME-WAIT */
+	VERDICTS,
+};
+
+struct opening {
+	__u64 at_ns;
+	__u32 sequence;
+	__u16 verdict;
+	__u16 listener;
+};
+
+struct worker {
+	__u64 beat_ns;    /* CLOCK_MONOTONIC when it was last seen alive */
+	__u32 room;       /* flows it would still take */
+	__u32 open;       /* whether it takes any */
+};
+
+struct bucket {
+	__u64 at_ns;
+	__u64 tokens;     /* in billionths, so that a nanosecond at 1/s adds one */
+};
+
+struct settings {
+	__u64 pass_dscp;  /* a bit per code point */
+	__u64 patience_ns; /* age of a heartbeat at which its worker counts as dead */
+	__u32 bank;       /* the relay that takes new connections */
+	__u32 workers;    /* of that relay */
+	__u32 mark;       /* for packets to be delivered on this host */
+	__u32 holdout;    /* per mille of new connections */
+	__u32 seed;       /* of the choice of these */
+	__u32 half_open;  /* per listener */
+	__u32 syn_rate;   /* new connections per second and client; 0 is no limit */
+	__u32 syn_burst;
+};

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* Gives the packets of split connections to the relay's sockets, and new connections to its
+ * listeners, at the ingress of every link. Whatever is in doubt goes on as if this were not here. */
+#include "decide.h"
+
+/* What a remembered opening says holds for so long: a SYN is sent again for two minutes (Linux, six
+ * times), and a former connection is in TIME-WAIT for one. */
+#define MEMORY (180 * SECOND)
+/* A SYN that comes again so soon is a duplicate, not a retransmission: one takes a second
+ * (RFC 6298, 2.1). */
+#define DUPLICATE (SECOND / 5)
+
+/* Hands the packet to a socket of this host, which takes a route that ends here as well. */
+static __always_inline bool give(struct __sk_buff *skb, const struct settings *set,
+				 struct bpf_sock *socket)
+{
+	if (bpf_sk_assign(skb, socket, 0)) {
+		count(NOT_STEERED);
+		return false;
+	}
+	skb->mark = set->mark;
+	return true;
+}
+
+static __always_inline struct connection connection_of(const struct packet *packet)
+{
+	return (struct connection){
+		.client = packet->source,
+		.server = packet->destination,
+		.client_port = packet->source_port,
+		.server_port = packet->destination_port,
+	};
+}
+
+/* The verdict that a retransmitted SYN must have, so that it is the same as the first one's: what
+ * was passed must not be split halfway. VERDICTS if this is a new SYN. */
+static __always_inline enum verdict verdict_again(struct opening *opening,
+						  const struct packet *packet, __u64 now)
+{
+	if (!opening || opening->sequence != packet->sequence || now - opening->at_ns > MEMORY)
+		return VERDICTS;
+	if (opening->verdict != SPLIT)
+		return PASS_AGAIN;
+	if (now - opening->at_ns < DUPLICATE)
+		return VERDICTS;
+	/* It was given to a listener, which knows nothing of it: something between here and there
+	 * eats packets. */
+	opening->verdict = PASS_UNREACHED;
+	return PASS_UNREACHED;
+}
+
+/* A new connection. `former` is what another one with the same addresses has left in TIME-WAIT, or
+ * null. */
+static __always_inline void open(struct __sk_buff *skb, const struct settings *set,
+				 const struct packet *packet, struct bpf_sock *former)
+{
+	struct connection connection = connection_of(packet);
+	__u64 now = bpf_ktime_get_ns();
+	__u64 hashed = hash(&connection, set->seed);
+	struct opening opening = { .at_ns = now, .sequence = packet->sequence };
+	struct bpf_sock *listener = NULL;
+	struct address client;
+	enum verdict verdict;
+	__u32 index = 0;
+
+	verdict = verdict_again(bpf_map_lookup_elem(&openings, &connection), packet, now);
+	if (verdict != VERDICTS) {
+		count(verdict);
+		return;
+	}
+	verdict = policy_of(skb, set, packet, hashed);
+	if (verdict == PASS_CLIENT) {
+		count(verdict);
+		return;
+	}
+	client = subscriber(packet);
+	if (verdict == SPLIT && bpf_map_lookup_elem(&full_clients, &client))
+		verdict = PASS_CLIENT_FULL;
+	if (verdict == SPLIT && !within_rate(set, client, now))
+		verdict = PASS_RATE;
+	if (verdict == SPLIT) {
+		listener = choose(set, packet->version == 6, hashed >> 32, now, &index, &verdict);
+		if (listener)
+			verdict = SPLIT;
+	}
+	/* Before the packet reaches the stack, which asks for it (see `reopen`). */
+	opening.verdict = verdict;
+	opening.listener = index;
+	bpf_map_update_elem(&openings, &connection, &opening, BPF_ANY);
+	count(verdict);
+	if (!listener)
+		return;
+	/* What is in TIME-WAIT must judge whether this is a new connection or an old segment
+	 * (RFC 9293, 3.10.7.4), and gives way to the listener if it is. */
+	if (former) {
+		count(REOPENED);
+		give(skb, set, former);
+	} else {
+		give(skb, set, listener);
+	}
+	bpf_sk_release(listener);
+}
+
+/* Whether a connection that this host has passed on uses the addresses of a split one that it has
+ * in TIME-WAIT. */
+static __always_inline bool passed_since(const struct packet *packet)
+{
+	struct connection connection = connection_of(packet);
+	struct opening *opening = bpf_map_lookup_elem(&openings, &connection);
+
+	return opening && opening->verdict != SPLIT &&
+	       bpf_ktime_get_ns() - opening->at_ns < MEMORY;
+}
+
+SEC("tcx/ingress")
+int steer(struct __sk_buff *skb)
+{
+	struct packet packet;
+	struct settings *set;
+	struct bpf_sock *socket;
+	__u32 zero = 0;
+
+	set = bpf_map_lookup_elem(&settings, &zero);
+	/* Seen already, on the link that a VLAN's link stands on. */
+	if (!set || skb->mark == set->mark)
+		return GO_ON;
+	packet = parse(skb);
+	if (packet.kind == TCP_FRAGMENT)
+		count(FRAGMENT);
+	if (packet.kind != TCP && packet.kind != ICMP)
+		return GO_ON;
+
+	socket = find_socket(skb, &packet);
+	if (socket && socket->state == BPF_TCP_LISTEN) {
+		bpf_sk_release(socket);
+		socket = NULL;
+	}
+	if (packet.kind == ICMP) {
+		/* The stack finds the socket by what the error quotes; it must only get there. */
+		if (socket) {
+			skb->mark = set->mark;
+			count(STEERED_ICMP);
+			bpf_sk_release(socket);
+		}
+		return GO_ON;
+	}
+	if (!socket) {
+		if (opens(&packet))
+			open(skb, set, &packet, NULL);
+		return GO_ON;
+	}
+	if (socket->state == BPF_TCP_TIME_WAIT && opens(&packet))
+		open(skb, set, &packet, socket);
+	else if (socket->state != BPF_TCP_TIME_WAIT || !passed_since(&packet))
+		if (give(skb, set, socket))
+			count(STEERED);
+	bpf_sk_release(socket);
+	return GO_ON;
+}
+
+/* Asked when the stack looks for a listener. It finds the relay's by itself only for what `steer`
+ * has assigned to it; what a TIME-WAIT socket has let go is looked up by its destination. */
+SEC("sk_lookup")
+int reopen(struct bpf_sk_lookup *lookup)
+{
+	volatile struct bpf_sk_lookup *from = lookup;
+	struct connection connection = {};
+	struct opening *opening;
+	struct address local6, remote6;
+	struct bpf_sock *listener;
+	__u32 local4, remote4, index;
+	bool v4;
+
+	if (lookup->protocol != IPPROTO_TCP)
+		return SK_PASS;
+	/* All of them are read whatever the family, and volatile so that they are: a choice between
+	 * two would be compiled to a computed offset, which the verifier refuses. */
+	local4 = from->local_ip4;
+	remote4 = from->remote_ip4;
+	for (int i = 0; i < 4; i++) {
+		local6.word[i] = from->local_ip6[i];
+		remote6.word[i] = from->remote_ip6[i];
+	}
+	v4 = from->family == AF_INET;
+	connection.client = v4 ? mapped(remote4) : remote6;
+	connection.server = v4 ? mapped(local4) : local6;
+	connection.client_port = lookup->remote_port;
+	connection.server_port = bpf_htons(lookup->local_port);
+	opening = bpf_map_lookup_elem(&openings, &connection);
+	if (!opening || opening->verdict != SPLIT ||
+	    bpf_ktime_get_ns() - opening->at_ns > SECOND)
+		return SK_PASS;
+	index = opening->listener;
+	listener = bpf_map_lookup_elem(&listeners, &index);
+	if (!listener)
+		return SK_PASS;
+	bpf_sk_assign(lookup, listener, 0);
+	bpf_sk_release(listener);
+	return SK_PASS;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,27 @@
+//! Compiles the BPF program. It takes clang, and the headers that the C library comes with.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() -> Result<()> {
+    let output = PathBuf::from(env::var("OUT_DIR")?).join("steer.bpf.o");
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH")?;
+    SkeletonBuilder::new()
+        .source("bpf/steer.bpf.c")
+        .obj(output)
+        // Where Debian and its kin keep <asm/types.h>.
+        .clang_args([
+            &format!("-I/usr/include/{architecture}-linux-gnu"),
+            "-Wall",
+            "-Wextra",
+            "-Wno-sign-compare",
+            "-Werror",
+        ])
+        .build()
+        .context("the BPF program could not be compiled (is clang installed?)")?;
+    println!("cargo:rerun-if-changed=bpf");
+    Ok(())
+}

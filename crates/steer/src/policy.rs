@@ -1,0 +1,117 @@
+use std::ops::RangeInclusive;
+
+use ipnet::IpNet;
+
+/// What is split, and what is left alone.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Policy {
+    /// By the client's address. The longest prefix that holds it decides; a client in none is left
+    /// alone.
+    pub clients: Vec<(IpNet, Choice)>,
+    /// By the server's address, likewise. An address in none is left alone too, if any prefix here
+    /// is to be split; else it is split.
+    pub servers: Vec<(IpNet, Choice)>,
+    /// By the server's port: the first range that holds it decides. One in none is left alone if
+    /// any range here is to be split; else it is split.
+    pub ports: Vec<(RangeInclusive<u16>, Choice)>,
+    /// Connections whose SYN has one of these code points, 0 to 63, are left alone.
+    pub pass_dscp: Vec<u8>,
+    /// Of a thousand new connections this many, chosen by a hash of their addresses and ports, are
+    /// left alone, for comparison.
+    pub holdout_per_mille: u32,
+    /// New connections per second of one client (of one /64 for IPv6) past which the rest is left
+    /// alone, and how many may come at once. None: no limit.
+    pub syn_rate: Option<(u32, u32)>,
+    /// Half-open connections per listener past which new ones are left alone.
+    pub half_open: u32,
+}
+
+/// What to do with a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// Give it to the relay.
+    Split,
+    /// Leave it alone.
+    Pass,
+}
+
+impl Choice {
+    pub(crate) const fn splits(self) -> bool {
+        matches!(self, Choice::Split)
+    }
+
+    /// `enum choice` of `bpf/record.h`.
+    pub(crate) const fn to_byte(self) -> u8 {
+        match self {
+            Choice::Pass => 0,
+            Choice::Split => 1,
+        }
+    }
+}
+
+/// `SPLIT_ALWAYS` of `enum choice`.
+pub(crate) const SPLIT_ALWAYS: u8 = 2;
+
+impl Policy {
+    /// The servers' prefixes, and what becomes of all others as prefixes of length 0.
+    pub(crate) fn all_servers(&self) -> Vec<(IpNet, Choice)> {
+        let other = rest(self.servers.iter().map(|(_, choice)| *choice));
+        let everything = ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok());
+        let mut all: Vec<_> = everything.map(|all: IpNet| (all, other)).collect();
+        all.extend(self.servers.iter().copied());
+        all
+    }
+
+    /// Which ports are split, a bit each, 64 to a word.
+    pub(crate) fn port_words(&self) -> Vec<u64> {
+        let other = rest(self.ports.iter().map(|(_, choice)| *choice));
+        let splits = |port: u16| {
+            let said = self.ports.iter().find(|(range, _)| range.contains(&port));
+            said.map_or(other, |(_, choice)| *choice).splits()
+        };
+        let mut words = vec![0; (1 << 16) / 64];
+        for port in (0..=u16::MAX).filter(|&port| splits(port)) {
+            words[usize::from(port) / 64] |= 1 << (port % 64);
+        }
+        words
+    }
+
+    /// The code points that are left alone, a bit each.
+    pub(crate) fn dscp_word(&self) -> u64 {
+        self.pass_dscp.iter().fold(0, |word, point| word | 1 << (point & 63))
+    }
+}
+
+/// What becomes of what no entry speaks of.
+fn rest(mut said: impl Iterator<Item = Choice>) -> Choice {
+    if said.any(Choice::splits) { Choice::Pass } else { Choice::Split }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_entries_everything_is_split() {
+        let policy = Policy::default();
+        assert!(policy.port_words().iter().all(|word| *word == u64::MAX));
+        assert!(policy.all_servers().iter().all(|(_, choice)| choice.splits()));
+    }
+
+    #[test]
+    fn exceptions_leave_the_rest_split_and_a_selection_leaves_it_alone() {
+        let mut policy = Policy { ports: vec![(22..=22, Choice::Pass)], ..Policy::default() };
+        let words = policy.port_words();
+        assert_eq!((words[0] >> 22 & 1, words[0].count_ones()), (0, 63));
+        policy.ports = vec![(443..=443, Choice::Split), (80..=80, Choice::Split)];
+        let words = policy.port_words();
+        assert_eq!(words.iter().map(|word| word.count_ones()).sum::<u32>(), 2);
+        assert_eq!((words[1] >> 16 & 1, words[6] >> 59 & 1), (1, 1));
+    }
+
+    #[test]
+    fn code_points_are_bits() {
+        let policy = Policy { pass_dscp: vec![0, 46], ..Policy::default() };
+        assert_eq!(policy.dscp_word(), 1 | 1 << 46);
+    }
+}
