@@ -4,6 +4,7 @@ mod chain;
 mod emu;
 mod flow;
 mod record;
+mod relay;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -19,10 +20,13 @@ struct Arguments {
 enum Benchmark {
     /// Rate and lateness of the emulated link: one bulk TCP flow at 1 and 50 ms round trip.
     Emu(emu::Options),
+    /// Midspan's relay against HAProxy and nginx: bulk, connections, messages, memory.
+    Relay(relay::Options),
 }
 
 fn main() -> Result<()> {
     match Arguments::parse().benchmark {
         Benchmark::Emu(options) => emu::run(&options),
+        Benchmark::Relay(options) => relay::run(&options),
     }
 }

@@ -1,7 +1,9 @@
 //! One split flow with its two sockets.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
 
 use midspan_split::{Cause, Flow, Leg, Mover, PerLeg, Verdict, Watermarks, Way};
 use rustix::event::epoll::EventFlags;
@@ -30,6 +32,51 @@ pub(crate) struct LiveFlow {
     pub(crate) queued: bool,
     /// In the worker's queue of flows that wait for a buffer.
     pub(crate) waiting: bool,
+    /// Servers to try if this one cannot be connected to.
+    others: Others,
+    /// When the connect that is under way is given up.
+    connect_due: Instant,
+}
+
+/// The servers that a flow may still be connected to.
+#[derive(Debug)]
+pub(crate) enum Others {
+    /// The client wanted this one and no other.
+    None,
+    Of {
+        all: Arc<[SocketAddr]>,
+        next: usize,
+    },
+}
+
+impl Others {
+    /// All but the first.
+    pub(crate) fn of(all: Option<Arc<[SocketAddr]>>) -> Others {
+        all.map_or(Others::None, |all| Others::Of { all, next: 1 })
+    }
+
+    pub(crate) fn next(&mut self) -> Option<SocketAddr> {
+        let Others::Of { all, next } = self else { return None };
+        let server = all.get(*next).copied();
+        *next += 1;
+        server
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Others::None => true,
+            Others::Of { all, next } => *next >= all.len(),
+        }
+    }
+}
+
+/// What an event comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// There may be work to do.
+    Work,
+    /// The server cannot be connected to, and there is another.
+    TryAnother,
 }
 
 #[derive(Debug)]
@@ -71,6 +118,8 @@ impl LiveFlow {
         client_leg: OwnedFd,
         server_leg: OwnedFd,
         marks: Watermarks,
+        others: Others,
+        connect_due: Instant,
     ) -> Self {
         let lane = || Lane { store: Store::Empty, mover: Mover::new() };
         LiveFlow {
@@ -80,15 +129,29 @@ impl LiveFlow {
             client,
             queued: false,
             waiting: false,
+            others,
+            connect_due,
         }
+    }
+
+    /// The next server to try.
+    pub(crate) fn next_server(&mut self) -> Option<SocketAddr> {
+        self.others.next()
+    }
+
+    /// Goes on with another connection to another server.
+    pub(crate) fn replace_server_leg(&mut self, fd: OwnedFd, connect_due: Instant) {
+        self.sockets.server = Socket::new(fd);
+        self.connect_due = connect_due;
     }
 
     pub(crate) fn fd(&self, leg: Leg) -> &OwnedFd {
         &self.sockets[leg].fd
     }
 
-    pub(crate) fn is_connecting(&self) -> bool {
-        self.flow.is_connecting()
+    /// Whether the connect that was to be given up at `due` is still under way.
+    pub(crate) fn is_due(&self, due: Instant) -> bool {
+        self.flow.is_connecting() && self.connect_due == due
     }
 
     pub(crate) fn fail(&mut self, cause: Cause) {
@@ -96,7 +159,7 @@ impl LiveFlow {
     }
 
     /// Takes in what epoll said of a leg.
-    pub(crate) fn event(&mut self, leg: Leg, flags: EventFlags, counters: &Counters) {
+    pub(crate) fn event(&mut self, leg: Leg, flags: EventFlags, counters: &Counters) -> Told {
         let socket = &mut self.sockets[leg];
         socket.readable |= flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP);
         socket.writable |= flags.contains(EventFlags::OUT);
@@ -114,11 +177,13 @@ impl LiveFlow {
             // A server that was connected and has reset since we last looked: before its FIN, or
             // after it.
             Some(Errno::CONNRESET | Errno::PIPE) => self.flow.fail(Cause::Reset(leg)),
+            Some(_) if connecting && !self.others.is_empty() => return Told::TryAnother,
             Some(_) if connecting => self.flow.fail(Cause::ConnectFailed),
             Some(_) => self.flow.fail(Cause::Reset(leg)),
             None if connecting && socket.writable => self.flow.connected(),
             None => {}
         }
+        Told::Work
     }
 
     /// Does what can be done now, up to a fair share.

@@ -20,7 +20,8 @@ mod store;
 mod worker;
 
 pub use config::{
-    Config, ConfigError, InterceptionKind, LegConfig, LimitsConfig, PolicyConfig, Ports,
+    Config, ConfigError, ForwardConfig, InterceptionKind, LegConfig, LimitsConfig, PolicyConfig,
+    Ports, To,
 };
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};

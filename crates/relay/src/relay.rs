@@ -34,12 +34,10 @@ pub enum Error {
         error: io::Error,
     },
     /// The port cannot be listened on.
-    #[error(
-        "port {port} cannot be listened on transparently: {error} (it takes CAP_NET_ADMIN, and a port that nobody else has)"
-    )]
+    #[error("cannot listen at {at}: {error}")]
     Listen {
-        /// The port.
-        port: u16,
+        /// Where.
+        at: String,
         /// What the kernel says.
         error: io::Error,
     },
@@ -129,23 +127,27 @@ impl Relay {
             socket::probe(settings).map_err(|error| Error::Leg { leg, error })?;
         }
         let system = |what| move |error| Error::System { what, error };
-        let alone = match config.interception {
-            InterceptionKind::None => None,
-            _ => Some(alone()?),
-        };
+        let intercepts =
+            config.interception != InterceptionKind::None && !config.clients.is_empty();
+        let alone = if intercepts { Some(alone()?) } else { None };
+        let mut forwards = Vec::with_capacity(config.forward.len());
+        for forward in &config.forward {
+            let to = forward.to.resolve().map_err(system("forward"))?;
+            forwards.push((forward.listen, to));
+        }
         let port = config.port;
         let count = worker_count(&config).map_err(system("workers"))?;
-        let mut way = load(&config, count)?;
+        let mut way = if intercepts { load(&config, count)? } else { Way::Foreign };
         let place = match way {
             Way::Bpf(_) => Place::Private,
             _ => Place::Port(port),
         };
-        let shared = Shared::new(config, count, place).map_err(system("workers"))?;
+        let shared = Shared::new(config, forwards, count, place).map_err(system("workers"))?;
         let shared = Arc::new(shared);
         let mut workers = (0..count)
             .map(|index| Worker::new(shared.clone(), index))
-            .collect::<io::Result<Vec<_>>>()
-            .map_err(|error| Error::Listen { port, error })?;
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|(at, error)| Error::Listen { at, error })?;
         if let Way::Bpf(steered) = &way {
             for (index, worker) in workers.iter_mut().enumerate() {
                 worker.set_slot(steered.slot(index, worker.listeners())?);
@@ -159,7 +161,7 @@ impl Relay {
         }
         match &mut way {
             Way::Bpf(steered) => begin(steered, &relay.shared.config)?,
-            Way::Foreign if relay.shared.config.interception != InterceptionKind::None => {
+            Way::Foreign if intercepts => {
                 way = Way::Nftables(Interception::install(&relay.shared.config)?);
             }
             Way::Foreign | Way::Nftables(_) => {}

@@ -1,7 +1,7 @@
 //! What the workers and their supervisor share.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     /// Where the workers listen.
     pub(crate) place: Place,
+    /// Where else they listen, and for whom.
+    pub(crate) forwards: Vec<(SocketAddr, Arc<[SocketAddr]>)>,
     /// What BPF has decided, if it steers.
     pub(crate) tally: OnceLock<Tally>,
     pub(crate) descriptors: Descriptors,
@@ -51,7 +53,12 @@ pub(crate) struct WorkerEnd {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, workers: usize, place: Place) -> io::Result<Shared> {
+    pub(crate) fn new(
+        config: Config,
+        forwards: Vec<(SocketAddr, Arc<[SocketAddr]>)>,
+        workers: usize,
+        place: Place,
+    ) -> io::Result<Shared> {
         let descriptors = Descriptors::share_out(workers);
         let flows = descriptors.limit(&config);
         if let Some(wanted) = config.limits.flows
@@ -71,6 +78,7 @@ impl Shared {
         Ok(Shared {
             config,
             place,
+            forwards,
             tally: OnceLock::new(),
             descriptors,
             ledger: Mutex::new(Ledger::new(Limits { flows, flows_per_client })),

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use midspan_units::ByteSize;
@@ -30,7 +31,8 @@ impl Family {
         }
     }
 
-    fn socket(self) -> io::Result<Socket> {
+    /// A socket; `transparent` if it is to have others' addresses, which takes CAP_NET_ADMIN.
+    fn socket(self, transparent: bool) -> io::Result<Socket> {
         let domain = match self {
             Family::V4 => Domain::IPV4,
             Family::V6 => Domain::IPV6,
@@ -38,6 +40,7 @@ impl Family {
         let kind = Type::STREAM.nonblocking().cloexec();
         let socket = Socket::new(domain, kind, Some(Protocol::TCP))?;
         match self {
+            _ if !transparent => {}
             Family::V4 => socket.set_ip_transparent_v4(true)?,
             Family::V6 => socket.set_ip_transparent_v6(true)?,
         }
@@ -75,13 +78,15 @@ pub(crate) enum Place {
     /// At a port of the loopback that nobody knows. What BPF steers is given to the listener itself,
     /// wherever it is; and Linux before 6.6 gives it to none that shares its port.
     Private,
+    /// Where it was told to be, for who connects to it. All workers share it.
+    Open(SocketAddr),
 }
 
 /// A listener that takes connections to any address. All options that its accepted sockets need
 /// are set on it: they inherit them, and buffers must be known before the handshake for the
 /// window scale to fit.
 pub(crate) fn listen(family: Family, place: Place, leg: &LegConfig) -> io::Result<Listener> {
-    let socket = family.socket()?;
+    let socket = family.socket(!matches!(place, Place::Open(_)))?;
     if family == Family::V6 {
         socket.set_only_v6(true)?;
     }
@@ -93,11 +98,16 @@ pub(crate) fn listen(family: Family, place: Place, leg: &LegConfig) -> io::Resul
             socket.bind(&SocketAddr::new(family.any(), port).into())?;
         }
         Place::Private => socket.bind(&SocketAddr::new(family.loopback(), 0).into())?,
+        Place::Open(address) => {
+            socket.set_reuse_address(true)?;
+            socket.set_reuse_port(true)?;
+            socket.bind(&address.into())?;
+        }
     }
     socket.listen(BACKLOG)?;
     let address = socket.local_addr()?.as_socket();
     let address = address.ok_or_else(|| io::Error::other("a listener without an address"))?;
-    Ok(Listener { fd: socket.into(), family, address })
+    Ok(Listener { fd: socket.into(), family, address, to: None })
 }
 
 /// A socket that connections are taken from.
@@ -106,6 +116,8 @@ pub(crate) struct Listener {
     pub(crate) fd: OwnedFd,
     pub(crate) family: Family,
     address: SocketAddr,
+    /// Whom its connections are passed on to; none if that is whom they were meant for.
+    pub(crate) to: Option<Arc<[SocketAddr]>>,
 }
 
 impl Listener {
@@ -118,16 +130,16 @@ impl Listener {
     }
 }
 
-/// A socket for the connection to `server`.
-pub(crate) fn open(server: SocketAddr, leg: &LegConfig) -> io::Result<Socket> {
-    let socket = Family::of(server.ip()).socket()?;
+/// A socket for the connection to `server`; `transparent` if it is made from the client's address.
+pub(crate) fn open(server: SocketAddr, leg: &LegConfig, transparent: bool) -> io::Result<Socket> {
+    let socket = Family::of(server.ip()).socket(transparent)?;
     socket.set_reuse_address(true)?;
     configure(&socket, leg)?;
     Ok(socket)
 }
 
 /// Starts to connect to `server` from the client's own address and port.
-pub(crate) fn connect(
+pub(crate) fn connect_as(
     socket: Socket,
     client: SocketAddr,
     server: SocketAddr,
@@ -138,6 +150,11 @@ pub(crate) fn connect(
         socket.set_reuse_port(true)?;
     }
     socket.bind(&client.into())?;
+    connect(socket, server)
+}
+
+/// Starts to connect to `server`.
+pub(crate) fn connect(socket: Socket, server: SocketAddr) -> io::Result<OwnedFd> {
     match socket.connect(&server.into()) {
         Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
         result => result?,
@@ -147,7 +164,7 @@ pub(crate) fn connect(
 
 /// Sees whether a leg's sockets can be set up as configured, and warns of what falls short.
 pub(crate) fn probe(leg: &LegConfig) -> io::Result<()> {
-    let socket = Family::V4.socket()?;
+    let socket = Family::V4.socket(false)?;
     configure(&socket, leg)?;
     let sizes = [
         ("receive_buffer", leg.receive_buffer, socket.recv_buffer_size()?, "net.core.rmem_max"),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use rustix::io::Errno;
 use socket2::Socket;
 
 use crate::counters::{Count, Counters};
-use crate::flow::{LiveFlow, Next};
+use crate::flow::{LiveFlow, Next, Others, Told};
 use crate::interception::is_probe;
 use crate::pool::Pool;
 use crate::shared::{Phase, Shared, lower};
 use crate::slab::{Key, Slab};
-use crate::socket::{self, Accepted, Family, Listener, NotAccepted};
+use crate::socket::{self, Accepted, Family, Listener, NotAccepted, Place};
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 512;
@@ -55,7 +55,14 @@ const LEAST_BUFFERED: u64 = 1 << 20;
 
 /// What epoll says of things that are not flows. No flow's word has the top 32 bits set like this.
 const WAKE: u64 = u64::MAX;
-const LISTENERS: u64 = u64::MAX - 2;
+const LISTENERS: u64 = u64::MAX - 0xffff;
+
+/// What a flow's sockets are watched for.
+const FLOW: EventFlags = EventFlags::IN
+    .union(EventFlags::PRI)
+    .union(EventFlags::OUT)
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
 
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -81,19 +88,20 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Sets up a worker and its listeners, in the calling thread's network namespace.
-    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> io::Result<Worker> {
+    /// Sets up a worker and its listeners, in the calling thread's network namespace. An error comes
+    /// with the place that it is about.
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Result<Worker, (String, io::Error)> {
         let config = &shared.config;
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
-        let mut listeners = Vec::new();
-        for family in [Family::V4, Family::V6] {
-            if config.clients.iter().any(|prefix| Family::of(prefix.addr()) == family) {
-                let listener = socket::listen(family, shared.place, &config.client_leg)?;
-                watch(&epoll, &listener.fd, LISTENERS + listeners.len() as u64, EventFlags::IN)?;
-                listeners.push(listener);
+        let listeners = listeners(&shared)?;
+        let watched = || {
+            let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+            watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
+            for (word, listener) in (LISTENERS..).zip(&listeners) {
+                watch(&epoll, &listener.fd, word, EventFlags::IN)?;
             }
-        }
+            Ok(epoll)
+        };
+        let epoll = watched().map_err(|error| ("a worker's events".to_owned(), error))?;
         let share = config.limits.buffered.as_bytes() / shared.ends.len() as u64;
         let limit = ByteSize::from_bytes(share.max(LEAST_BUFFERED));
         Ok(Worker {
@@ -116,7 +124,8 @@ impl Worker {
 
     /// Its listeners for IPv4 and IPv6.
     pub(crate) fn listeners(&self) -> [Option<BorrowedFd<'_>>; 2] {
-        let of = |family| self.listeners.iter().find(|one| one.family == family);
+        let of =
+            |family| self.listeners.iter().find(|one| one.family == family && one.to.is_none());
         [of(Family::V4), of(Family::V6)].map(|one| one.map(|one| one.fd.as_fd()))
     }
 
@@ -185,8 +194,10 @@ impl Worker {
                 let key = Key::from_bits(word >> 1);
                 let counters = &self.shared.ends[self.index].counters;
                 if let Some(flow) = self.flows.get_mut(key) {
-                    flow.event(leg, flags, counters);
-                    self.enqueue(key);
+                    match flow.event(leg, flags, counters) {
+                        Told::Work => self.enqueue(key),
+                        Told::TryAnother => self.connect_to_another(key, Cause::ConnectFailed),
+                    }
                 }
             }
         }
@@ -277,8 +288,9 @@ impl Worker {
     fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(listener) else { return };
+            let to = listener.to.clone();
             match socket::accept(&listener.fd) {
-                Ok(accepted) => self.take(accepted),
+                Ok(accepted) => self.take(accepted, to),
                 Err(NotAccepted::NoneWaiting) => return,
                 Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
                 Err(NotAccepted::NoRoom) => return self.rest(),
@@ -291,8 +303,9 @@ impl Worker {
         for index in 0..self.listeners.len() {
             loop {
                 let listener = &self.listeners[index];
+                let to = listener.to.clone();
                 match socket::accept(&listener.fd) {
-                    Ok(accepted) => self.take(accepted),
+                    Ok(accepted) => self.take(accepted, to),
                     Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
                     Err(NotAccepted::NoneWaiting | NotAccepted::NoRoom) => break,
                 }
@@ -301,9 +314,13 @@ impl Worker {
         self.listeners.clear();
     }
 
-    /// Starts a flow, or resets the client: dropping its socket does.
-    fn take(&mut self, accepted: Accepted) {
-        let server_leg = match self.admit(&accepted) {
+    /// Starts a flow, to the first of `to` that can be connected to, or else to whom the client
+    /// wanted; or resets the client: dropping its socket does.
+    fn take(&mut self, mut accepted: Accepted, to: Option<Arc<[SocketAddr]>>) {
+        if let Some(first) = to.as_ref().and_then(|to| to.first()) {
+            accepted.server = *first;
+        }
+        let server_leg = match self.admit(&accepted, to.is_some()) {
             Ok(server_leg) => server_leg,
             Err(refusal) => return refusal(self.counters()).add(1),
         };
@@ -312,11 +329,9 @@ impl Worker {
         let subscriber = subscriber(client.ip());
         self.counters().accepted.add(1);
         self.counters().active.set(self.flows.len() as u64 + 1);
-        match self.start(accepted, server_leg) {
-            Ok(key) => {
-                let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
-                self.connects.push_back((due, key));
-            }
+        let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
+        match self.start(accepted, server_leg, to, due) {
+            Ok(key) => self.connects.push_back((due, key)),
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
                 self.release(subscriber);
@@ -328,28 +343,35 @@ impl Worker {
 
     /// Whether the connection is taken. If so it is in the ledger, and this is its server leg's
     /// socket; if not this is the count of its kind.
-    fn admit(&self, accepted: &Accepted) -> Result<Socket, fn(&Counters) -> &Count> {
+    fn admit(
+        &self,
+        accepted: &Accepted,
+        is_forwarded: bool,
+    ) -> Result<Socket, fn(&Counters) -> &Count> {
         let config = &self.shared.config;
         let Accepted { client, server, .. } = accepted;
-        if is_probe(client.ip(), *server) {
-            return Err(|counters| &counters.probes);
-        }
-        if self.listeners.iter().any(|listener| listener.is_at(*server)) {
-            return Err(|counters| &counters.refused_direct);
-        }
-        if !self.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
-            return Err(|counters| &counters.refused_client);
+        if !is_forwarded {
+            if is_probe(client.ip(), *server) {
+                return Err(|counters| &counters.probes);
+            }
+            if self.listeners.iter().any(|listener| listener.is_at(*server)) {
+                return Err(|counters| &counters.refused_direct);
+            }
+            if !self.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
+                return Err(|counters| &counters.refused_client);
+            }
         }
         if !self.pool.has_room() {
             return Err(|counters| &counters.refused_buffered);
         }
-        let server_leg = socket::open(*server, &config.server_leg).map_err(|error| {
-            let count: fn(&Counters) -> &Count = match Errno::from_io_error(&error) {
-                Some(Errno::MFILE | Errno::NFILE) => |counters| &counters.refused_descriptors,
-                _ => |counters| &counters.refused_errors,
-            };
-            count
-        })?;
+        let server_leg =
+            socket::open(*server, &config.server_leg, !is_forwarded).map_err(|error| {
+                let count: fn(&Counters) -> &Count = match Errno::from_io_error(&error) {
+                    Some(Errno::MFILE | Errno::NFILE) => |counters| &counters.refused_descriptors,
+                    _ => |counters| &counters.refused_errors,
+                };
+                count
+            })?;
         let client = subscriber(client.ip());
         let mut ledger = self.shared.ledger();
         match ledger.admit(client) {
@@ -364,21 +386,56 @@ impl Worker {
         }
     }
 
-    fn start(&mut self, accepted: Accepted, server_leg: Socket) -> io::Result<Key> {
+    fn start(
+        &mut self,
+        accepted: Accepted,
+        server_leg: Socket,
+        to: Option<Arc<[SocketAddr]>>,
+        due: Instant,
+    ) -> io::Result<Key> {
         let Accepted { socket: client_leg, client, server } = accepted;
-        let server_leg = socket::connect(server_leg, client, server, self.shared.place)?;
-        let flow = LiveFlow::new(subscriber(client.ip()), client_leg, server_leg, self.marks);
+        let mut others = Others::of(to);
+        let mut connected = match others {
+            Others::None => socket::connect_as(server_leg, client, server, self.shared.place),
+            Others::Of { .. } => socket::connect(server_leg, server),
+        };
+        while connected.is_err()
+            && let Some(other) = others.next()
+        {
+            connected = self.connect_to(other);
+        }
+        let client = subscriber(client.ip());
+        let flow = LiveFlow::new(client, client_leg, connected?, self.marks, others, due);
         self.flows.insert_with(|key| {
-            let flags = EventFlags::IN
-                | EventFlags::PRI
-                | EventFlags::OUT
-                | EventFlags::RDHUP
-                | EventFlags::ET;
             for (leg, bit) in [(Leg::Client, 0), (Leg::Server, 1)] {
-                watch(&self.epoll, flow.fd(leg), key.to_bits() << 1 | bit, flags)?;
+                watch(&self.epoll, flow.fd(leg), key.to_bits() << 1 | bit, FLOW)?;
             }
             Ok(flow)
         })
+    }
+
+    fn connect_to(&self, server: SocketAddr) -> io::Result<OwnedFd> {
+        let socket = socket::open(server, &self.shared.config.server_leg, false)?;
+        socket::connect(socket, server)
+    }
+
+    /// Connects a flow to the next of its servers, or fails it with `cause` if none is left.
+    fn connect_to_another(&mut self, key: Key, cause: Cause) {
+        let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
+        while let Some(server) = self.flows.get_mut(key).and_then(LiveFlow::next_server) {
+            let connected = self.connect_to(server).and_then(|fd| {
+                watch(&self.epoll, &fd, key.to_bits() << 1 | 1, FLOW)?;
+                Ok(fd)
+            });
+            if let Ok(fd) = connected
+                && let Some(flow) = self.flows.get_mut(key)
+            {
+                flow.replace_server_leg(fd, due);
+                self.connects.push_back((due, key));
+                return;
+            }
+        }
+        self.fail(key, cause);
     }
 
     /// Stops watching the listeners for a while, rather than be told over and over of
@@ -407,13 +464,13 @@ impl Worker {
     fn give_up_connects(&mut self) {
         let mut now = None;
         while let Some(&(due, key)) = self.connects.front() {
-            let connecting = self.flows.get_mut(key).is_some_and(|flow| flow.is_connecting());
+            let connecting = self.flows.get_mut(key).is_some_and(|flow| flow.is_due(due));
             if connecting && *now.get_or_insert_with(Instant::now) < due {
                 break;
             }
             self.connects.pop_front();
             if connecting {
-                self.fail(key, Cause::ConnectTimedOut);
+                self.connect_to_another(key, Cause::ConnectTimedOut);
             }
         }
     }
@@ -459,6 +516,30 @@ impl Worker {
             }
         }
     }
+}
+
+/// All places at which a worker listens.
+fn listeners(shared: &Shared) -> Result<Vec<Listener>, (String, io::Error)> {
+    let leg = &shared.config.client_leg;
+    let mut listeners = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        let is_wanted = |prefix: &IpNet| Family::of(prefix.addr()) == family;
+        if shared.config.clients.iter().any(is_wanted) {
+            let listener = socket::listen(family, shared.place, leg).map_err(|error| {
+                let hint = "a port of any address (it takes CAP_NET_ADMIN, and one that is free)";
+                (hint.to_owned(), error)
+            });
+            listeners.push(listener?);
+        }
+    }
+    for (address, to) in &shared.forwards {
+        let family = Family::of(address.ip());
+        let mut listener = socket::listen(family, Place::Open(*address), leg)
+            .map_err(|error| (address.to_string(), error))?;
+        listener.to = Some(to.clone());
+        listeners.push(listener);
+    }
+    Ok(listeners)
 }
 
 /// Whom limits are counted for: an IPv4 address, or a /64 of IPv6, which one subscriber has

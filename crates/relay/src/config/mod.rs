@@ -1,5 +1,6 @@
 //! The relay's settings: a file, its defaults, and what of it cannot be.
 
+mod forward;
 mod policy;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use ipnet::IpNet;
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
+pub use forward::{ForwardConfig, To};
 pub use policy::{PolicyConfig, Ports};
 
 /// The relay's settings. Read from TOML, or built in code from [`Config::new`].
@@ -20,7 +22,9 @@ pub struct Config {
     /// Where nftables rules hand connections to. Connections made straight to it are refused.
     #[serde(default = "default_port")]
     pub port: u16,
-    /// Prefixes whose connections are taken. Nothing else is taken, or ever bound as a source.
+    /// Prefixes whose connections are intercepted. Nothing else is, or ever bound as a source. Empty
+    /// if there is only `forward`.
+    #[serde(default)]
     pub clients: Vec<IpNet>,
     /// Who steers connections here.
     #[serde(default)]
@@ -60,6 +64,9 @@ pub struct Config {
     /// Which connections of the clients are split.
     #[serde(default)]
     pub policy: PolicyConfig,
+    /// Where connections are made to the relay itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forward: Vec<ForwardConfig>,
 }
 
 /// Who steers connections to the relay.
@@ -207,6 +214,7 @@ impl Config {
             server_leg: LegConfig::default(),
             limits: LimitsConfig::default(),
             policy: PolicyConfig::default(),
+            forward: Vec::new(),
         }
     }
 
@@ -237,8 +245,19 @@ impl Config {
         if self.port == 0 {
             return fault(&["port"], "must be between 1 and 65535");
         }
-        if self.clients.is_empty() {
-            return fault(&["clients"], "must name at least one prefix, such as \"10.0.0.0/8\"");
+        if self.clients.is_empty() && self.forward.is_empty() {
+            return fault(
+                &["clients"],
+                "must name at least one prefix, such as \"10.0.0.0/8\", unless there is a [[forward]]",
+            );
+        }
+        for forward in &self.forward {
+            if forward.listen.port() == 0 {
+                return fault(&["forward"], "must listen at a port between 1 and 65535");
+            }
+            if let Some(said) = forward.to.fault() {
+                return fault(&["forward"], said);
+            }
         }
         if self.mark == 0 {
             return fault(&["mark"], "must not be 0, which every unmarked packet has");

@@ -5,6 +5,7 @@
 mod boundaries;
 mod death;
 mod ends;
+mod forward;
 mod process;
 mod steer;
 mod storm;

@@ -1,0 +1,103 @@
+//! Client, box and server: three namespaces joined by veth, which carry as much as the processor can.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+
+use midspan_sys::netlink::{Netlink, Route};
+use midspan_sys::netns::Netns;
+use midspan_sys::sysctl;
+
+/// The three of them.
+#[derive(Debug, Clone)]
+pub(super) struct World {
+    pub(super) client: Netns,
+    pub(super) proxy: Netns,
+    pub(super) server: Netns,
+}
+
+/// Where the client's network begins.
+pub(super) const CLIENTS: &str = "10.81.0.0/24";
+
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
+const PROXY: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 81, 0, 1), Ipv4Addr::new(10, 82, 0, 1)];
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 82, 0, 2);
+const PORT: u16 = 5001;
+
+/// Where the service is.
+pub(super) fn service() -> SocketAddr {
+    (SERVER, PORT).into()
+}
+
+/// Where a proxy that is connected to listens.
+pub(super) fn at_proxy() -> SocketAddr {
+    (PROXY[0], PORT).into()
+}
+
+impl World {
+    pub(super) fn build() -> io::Result<World> {
+        let world =
+            World { client: Netns::create()?, proxy: Netns::create()?, server: Netns::create()? };
+        for netns in [&world.client, &world.proxy, &world.server] {
+            netns.run(tune)??;
+        }
+        world.proxy.run(|| {
+            sysctl::set("net.ipv4.ip_forward", "1")?;
+            let mut netlink = Netlink::open()?;
+            netlink.add_veth("access", "uplink", world.client.as_fd())?;
+            netlink.add_veth("wide", "downlink", world.server.as_fd())?;
+            join(&mut netlink, "access", PROXY[0])?;
+            join(&mut netlink, "wide", PROXY[1])
+        })??;
+        for (netns, name, own, gateway) in [
+            (&world.client, "uplink", CLIENT, PROXY[0]),
+            (&world.server, "downlink", SERVER, PROXY[1]),
+        ] {
+            netns.run(|| {
+                let mut netlink = Netlink::open()?;
+                join(&mut netlink, name, own)?;
+                let index = netlink.index(name)?;
+                netlink.add_route(&route(Ipv4Addr::UNSPECIFIED, 0, index, Some(gateway)))
+            })??;
+        }
+        Ok(world)
+    }
+}
+
+/// Ports for many short connections, and windows that do not limit.
+fn tune() -> io::Result<()> {
+    for (name, value) in [
+        ("net.ipv4.ip_local_port_range", "1024 65535"),
+        ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
+        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+        ("net.ipv4.tcp_no_metrics_save", "1"),
+        ("net.core.somaxconn", "4096"),
+    ] {
+        sysctl::set(name, value)?;
+    }
+    Ok(())
+}
+
+fn join(netlink: &mut Netlink, name: &str, own: Ipv4Addr) -> io::Result<()> {
+    let index = netlink.index(name)?;
+    netlink.set_up(index)?;
+    netlink.add_address(index, own.into(), 24)?;
+    let [a, b, c, _] = own.octets();
+    netlink.add_route(&route(Ipv4Addr::new(a, b, c, 0), 24, index, None))
+}
+
+/// CUBIC, whatever the machine's default is.
+fn route(
+    destination: Ipv4Addr,
+    prefix: u8,
+    index: u32,
+    gateway: Option<Ipv4Addr>,
+) -> Route<'static> {
+    Route {
+        destination: destination.into(),
+        prefix,
+        index,
+        gateway: gateway.map(Into::into),
+        congestion_control: Some("cubic"),
+    }
+}

@@ -1,0 +1,64 @@
+//! Explicit mode: connections made to the relay itself.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+
+use crate::process::RelayProcess;
+use crate::world::{BOX, SERVER, World, assert_reset, ip};
+
+const PORT: u16 = 8080;
+
+/// A relay that is connected to, and passes on to these.
+fn start(world: &World, to: &[String]) -> RelayProcess {
+    let listen = ["0.0.0.0", "[::]"]
+        .map(|any| format!("[[forward]]\nlisten = \"{any}:{PORT}\"\nto = {to:?}\n"));
+    // The clients' prefixes of other tests come first in the file.
+    RelayProcess::start(&world.relay, &format!("interception = \"none\"\n{}", listen.concat()))
+}
+
+#[test]
+fn connections_to_the_relay_are_passed_on() {
+    let Some(world) = World::new() else { return };
+    for server in SERVER {
+        let (listener, address) = world.listen(server);
+        let mut relay = start(&world, &[address.to_string()]);
+        for own in BOX {
+            let mut near = world.connect(SocketAddr::new(ip(own), PORT)).unwrap();
+            let (mut far, from) = listener.accept().unwrap();
+            // The relay's own address, whatever the client's is.
+            assert!(from.ip() == ip("10.2.0.1") || from.ip() == ip("fd02::1"), "{from}");
+            near.write_all(b"ping").unwrap();
+            let mut word = [0; 4];
+            far.read_exact(&mut word).unwrap();
+            far.write_all(b"pong").unwrap();
+            near.read_exact(&mut word).unwrap();
+            assert_eq!(&word, b"pong");
+            drop(near);
+            assert_eq!(far.read(&mut word).unwrap(), 0);
+        }
+        let counts = relay.until(|counts| counts["active"] == 0);
+        assert_eq!((counts["accepted"], counts["closed"]), (2, 2));
+    }
+}
+
+#[test]
+fn servers_are_tried_in_order() {
+    let Some(world) = World::new() else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    // One refuses, one is not there at all, one works.
+    let refuses = format!("{}:9", SERVER[0]);
+    let nowhere = "10.2.0.77:9".to_owned();
+    let mut relay = start(&world, &[refuses.clone(), nowhere, address.to_string()]);
+    let mut near = world.connect(SocketAddr::new(ip(BOX[0]), PORT)).unwrap();
+    near.write_all(b"sent before there was a server").unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    let mut heard = [0; 30];
+    far.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"sent before there was a server");
+    drop((near, far));
+    assert_eq!(relay.until(|counts| counts["active"] == 0)["connect_failed"], 0);
+    drop(relay);
+    let mut relay = start(&world, &[refuses.clone(), refuses]);
+    assert_reset(world.connect(SocketAddr::new(ip(BOX[0]), PORT)));
+    assert_eq!(relay.until(|counts| counts["active"] == 0)["connect_failed"], 1);
+}
