@@ -87,6 +87,10 @@ struct Socket {
     /// The peer's FIN, a failure or an urgent mark is somewhere in what is still to be read: a
     /// short read does not mean that nothing is left.
     stops_short: bool,
+    /// The peer's FIN has come: it is behind what is still to be read.
+    finishing: bool,
+    /// Something has happened to it since it was last asked whether our FIN is acknowledged.
+    stirred: bool,
     /// The peer has sent urgent data. Reading stops at its mark, which splicing never passes.
     urgent: bool,
 }
@@ -163,8 +167,9 @@ impl LiveFlow {
         let socket = &mut self.sockets[leg];
         socket.readable |= flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP);
         socket.writable |= flags.contains(EventFlags::OUT);
-        socket.stops_short |=
-            flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        socket.stirred = true;
+        socket.finishing |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
+        socket.stops_short |= socket.finishing || flags.contains(EventFlags::ERR);
         if flags.contains(EventFlags::PRI) {
             socket.meets_urgent(counters);
         }
@@ -209,10 +214,13 @@ impl LiveFlow {
     /// Gives back what the flow has borrowed, and makes the sockets ready to be closed, by
     /// dropping this: they will reset their peers, unless they have ended in order.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
+        // Where both FINs are acknowledged there is nothing left to deliver, nor to reset.
+        let closed = self.flow.verdict() == Verdict::Close;
         for leg in Leg::BOTH {
             self.lanes[leg].store.release(pool);
             // Left to linger for zero seconds it would take back what it has not yet delivered.
-            if self.flow.has_ended(leg)
+            if !closed
+                && self.flow.has_ended(leg)
                 && let Err(error) = sockopt::set_socket_linger(&self.sockets[leg].fd, None)
             {
                 tracing::debug!(%leg, %error, "a leg that has ended is reset");
@@ -297,9 +305,12 @@ impl LiveFlow {
 
     /// Writes what is held for a leg, as far as it goes.
     fn write(&mut self, to: Leg, counters: &Counters) {
+        // More is sure to come, if only the FIN, and goes with the last of it.
+        let from = &self.sockets[to.other()];
+        let more = from.finishing && from.readable;
         let (socket, lane) = (&mut self.sockets[to], &mut self.lanes[to.other()]);
         while socket.writable && self.flow.to_write(to) > 0 {
-            match lane.store.write(&socket.fd) {
+            match lane.store.write(&socket.fd, more) {
                 Write::Some { bytes, full } => {
                     self.flow.sent(to, bytes as u64);
                     sent(counters, to).add(bytes as u64);
@@ -315,14 +326,17 @@ impl LiveFlow {
     /// The kernel wakes us for that: on the acknowledgement of a FIN the socket leaves its state
     /// (FIN-WAIT-1, CLOSING, LAST-ACK; RFC 9293, 3.3.2), and a change of state is an event.
     fn end(&mut self, to: Leg) {
-        let socket = &self.sockets[to];
+        let socket = &mut self.sockets[to];
         if self.flow.must_finish(to) {
             match shutdown(&socket.fd, Shutdown::Write) {
                 Ok(()) => self.flow.finished(to),
                 Err(_) => self.flow.fail(Cause::Reset(to)),
             }
+            // It takes an event to know better.
+            socket.stirred = false;
         }
         if self.flow.awaits_drain(to)
+            && std::mem::take(&mut socket.stirred)
             && matches!(midspan_sys::socket::unacknowledged(&socket.fd), Ok(0))
         {
             self.flow.drained(to);
@@ -338,7 +352,15 @@ impl Socket {
     }
 
     fn new(fd: OwnedFd) -> Self {
-        Socket { fd, readable: false, writable: false, stops_short: false, urgent: false }
+        Socket {
+            fd,
+            readable: false,
+            writable: false,
+            stops_short: false,
+            finishing: false,
+            stirred: false,
+            urgent: false,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -89,6 +90,8 @@ pub fn prove_steering() -> Result<(), Error> {
 #[derive(Debug)]
 pub struct Relay {
     shared: Arc<Shared>,
+    /// A processor for each worker; empty if they are to be moved about.
+    processors: Vec<usize>,
     workers: Vec<JoinHandle<io::Result<()>>>,
     way: Way,
     /// Keeps a second relay from taking connections in the same network namespace.
@@ -154,7 +157,9 @@ impl Relay {
             }
             let _ = shared.tally.set(steered.tally()?);
         }
-        let mut relay = Relay { shared, workers: Vec::new(), way: Way::Foreign, _alone: alone };
+        let processors = if count > 1 { processors(count) } else { Vec::new() };
+        let mut relay =
+            Relay { shared, processors, workers: Vec::new(), way: Way::Foreign, _alone: alone };
         for (index, worker) in workers.into_iter().enumerate() {
             let thread = relay.spawn(index, worker).map_err(system("threads"))?;
             relay.workers.push(thread);
@@ -196,6 +201,7 @@ impl Relay {
 
     fn spawn(&self, index: usize, worker: Worker) -> io::Result<JoinHandle<io::Result<()>>> {
         let shared = self.shared.clone();
+        let processor = self.processors.get(index).copied();
         std::thread::Builder::new().name(format!("relay-{index}")).spawn(move || {
             /// Tells the supervisor however the worker ends, a panic included.
             struct Ended(Arc<Shared>);
@@ -205,6 +211,9 @@ impl Relay {
                 }
             }
             let _ended = Ended(shared);
+            if let Some(processor) = processor {
+                stay_on(processor);
+            }
             worker.run()
         })
     }
@@ -331,6 +340,23 @@ impl Drop for Relay {
 
 /// How often the supervisor looks for new interfaces.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// The processors that this process may use, if they are as many as the workers: each worker then
+/// keeps to one, and its connections with it.
+fn processors(workers: usize) -> Vec<usize> {
+    let Ok(allowed) = sched_getaffinity(None) else { return Vec::new() };
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    if all.len() == workers { all } else { Vec::new() }
+}
+
+/// Keeps the calling thread on one processor.
+fn stay_on(processor: usize) {
+    let mut one = CpuSet::new();
+    one.set(processor);
+    if let Err(error) = sched_setaffinity(None, &one) {
+        tracing::warn!(%error, "a worker could not be kept on one processor");
+    }
+}
 
 fn worker_count(config: &Config) -> io::Result<usize> {
     match config.workers {

@@ -133,7 +133,9 @@ impl Listener {
 /// A socket for the connection to `server`; `transparent` if it is made from the client's address.
 pub(crate) fn open(server: SocketAddr, leg: &LegConfig, transparent: bool) -> io::Result<Socket> {
     let socket = Family::of(server.ip()).socket(transparent)?;
-    socket.set_reuse_address(true)?;
+    if transparent {
+        socket.set_reuse_address(true)?;
+    }
     configure(&socket, leg)?;
     Ok(socket)
 }
@@ -240,7 +242,12 @@ pub(crate) enum NotAccepted {
     NoRoom,
 }
 
-pub(crate) fn accept(listener: impl AsFd) -> Result<Accepted, NotAccepted> {
+/// Takes a connection. Whom it is for is `server`, if that is known, or else whom the client
+/// believes to be connected to.
+pub(crate) fn accept(
+    listener: impl AsFd,
+    server: Option<SocketAddr>,
+) -> Result<Accepted, NotAccepted> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (socket, client) =
         rustix::net::acceptfrom_with(listener, flags).map_err(|error| match error {
@@ -250,7 +257,8 @@ pub(crate) fn accept(listener: impl AsFd) -> Result<Accepted, NotAccepted> {
             _ => NotAccepted::Failed,
         })?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    let server = rustix::net::getsockname(&socket).ok().and_then(|own| own.try_into().ok());
+    let wanted = || rustix::net::getsockname(&socket).ok().and_then(|own| own.try_into().ok());
+    let server = server.or_else(wanted);
     match (client, server) {
         (Some(client), Some(server)) => Ok(Accepted { socket, client, server }),
         _ => Err(NotAccepted::Failed),

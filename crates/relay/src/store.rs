@@ -118,13 +118,16 @@ impl Store {
         }
     }
 
-    /// Writes what is held to a socket, as far as it takes it.
-    pub(crate) fn write(&mut self, destination: impl AsFd) -> Write {
+    /// Writes what is held to a socket, as far as it takes it. With `more`, which must then come soon,
+    /// the kernel keeps back what does not fill a segment.
+    pub(crate) fn write(&mut self, destination: impl AsFd, more: bool) -> Write {
         match self {
             Store::Empty => Write::Some { bytes: 0, full: false },
             Store::Buffer { buffer, held } => {
                 let data = &buffer[held.clone()];
-                let sent = retry(|| rustix::net::send(&destination, data, SendFlags::NOSIGNAL));
+                let more = if more { SendFlags::MORE } else { SendFlags::empty() };
+                let flags = SendFlags::NOSIGNAL | more;
+                let sent = retry(|| rustix::net::send(&destination, data, flags));
                 let result = outcome(sent, held.len());
                 if let Write::Some { bytes, .. } = result {
                     held.start += bytes;
@@ -135,7 +138,8 @@ impl Store {
                 result
             }
             Store::Pipe { pipe, held } => {
-                let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
+                let more = if more { SpliceFlags::MORE } else { SpliceFlags::empty() };
+                let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE | more;
                 let sent = retry(|| splice(&pipe.read, None, &destination, None, *held, flags));
                 // Short for a signal too, with room left: only a refusal promises to be told.
                 let result = match sent {

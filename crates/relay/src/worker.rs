@@ -289,7 +289,7 @@ impl Worker {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(listener) else { return };
             let to = listener.to.clone();
-            match socket::accept(&listener.fd) {
+            match socket::accept(&listener.fd, first_of(&to)) {
                 Ok(accepted) => self.take(accepted, to),
                 Err(NotAccepted::NoneWaiting) => return,
                 Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
@@ -304,7 +304,7 @@ impl Worker {
             loop {
                 let listener = &self.listeners[index];
                 let to = listener.to.clone();
-                match socket::accept(&listener.fd) {
+                match socket::accept(&listener.fd, first_of(&to)) {
                     Ok(accepted) => self.take(accepted, to),
                     Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
                     Err(NotAccepted::NoneWaiting | NotAccepted::NoRoom) => break,
@@ -316,10 +316,7 @@ impl Worker {
 
     /// Starts a flow, to the first of `to` that can be connected to, or else to whom the client
     /// wanted; or resets the client: dropping its socket does.
-    fn take(&mut self, mut accepted: Accepted, to: Option<Arc<[SocketAddr]>>) {
-        if let Some(first) = to.as_ref().and_then(|to| to.first()) {
-            accepted.server = *first;
-        }
+    fn take(&mut self, accepted: Accepted, to: Option<Arc<[SocketAddr]>>) {
         let server_leg = match self.admit(&accepted, to.is_some()) {
             Ok(server_leg) => server_leg,
             Err(refusal) => return refusal(self.counters()).add(1),
@@ -516,6 +513,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn first_of(to: &Option<Arc<[SocketAddr]>>) -> Option<SocketAddr> {
+    to.as_ref().and_then(|to| to.first().copied())
 }
 
 /// All places at which a worker listens.
