@@ -365,7 +365,8 @@ fn listed<'a>(reasons: impl IntoIterator<Item = &'a String>) -> String {
     let Some(first) = all.first() else { return String::new() };
     match all.len() - 1 {
         0 => format!(": {first}"),
-        more => format!(": {first}; and {more} other reasons"),
+        1 => format!(": {first}; and one more reason like it"),
+        more => format!(": {first}; and {more} more reasons like it"),
     }
 }
 
