@@ -148,8 +148,7 @@ fn an_interrupted_sweep_goes_on_where_it_stopped_and_leaves_no_process() {
         thread::sleep(Duration::from_millis(20));
     }
     let id = lab.id();
-    let group = Command::new("kill").args(["-KILL", &id.to_string()]).status().unwrap();
-    assert!(group.success());
+    lab.kill().unwrap();
     lab.wait().unwrap();
     let first = folder.records().len();
     wait_until(|| !has_children_left(id), "a relay outlived the lab");

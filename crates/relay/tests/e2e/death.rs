@@ -5,6 +5,8 @@ use std::process::Command;
 
 use midspan_sys::netns::Netns;
 
+use rustix::process::Signal;
+
 use crate::process::{NFTABLES, RelayProcess};
 use crate::world::{PATIENCE, SERVER, World};
 
@@ -34,7 +36,7 @@ fn a_killed_relay_resets_both_ends_and_leaves_no_rule_twice() {
             far.read_exact(&mut [0; 10]).unwrap();
         }
         assert_eq!(relay.counts()["accepted"], 2);
-        relay.signal("-KILL");
+        relay.signal(Signal::KILL);
         for (near, far) in &mut pairs {
             for end in [near, far] {
                 let error = end.read(&mut [0]).unwrap_err();
@@ -60,7 +62,7 @@ fn a_stopped_relay_drains_and_leaves_nothing() {
     let (mut near, mut far) = world.pair(SERVER[0]);
     near.write_all(b"old").unwrap();
     far.read_exact(&mut [0; 3]).unwrap();
-    relay.signal("-TERM");
+    relay.signal(Signal::TERM);
     // New connections pass unsplit as soon as the rules say so.
     let chain = ["list", "chain", "inet", "midspan", "take"];
     let start = std::time::Instant::now();
@@ -96,7 +98,7 @@ fn draining_ends_in_time_and_a_second_signal_ends_at_once() {
         near.write_all(b"old").unwrap();
         far.read_exact(&mut [0; 3]).unwrap();
         for _ in 0..signals {
-            relay.signal("-INT");
+            relay.signal(Signal::INT);
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
         for end in [&mut near, &mut far] {

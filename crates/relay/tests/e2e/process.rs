@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use midspan_relay::Config;
 use midspan_sys::netns::Netns;
 use midspan_sys::process::die_with_parent;
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
 
 use crate::world::PATIENCE;
 
@@ -129,9 +129,8 @@ impl RelayProcess {
         }
     }
 
-    pub(crate) fn signal(&self, name: &str) {
-        let pid = self.pid().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Waits for the end, and gives the last counts if the relay ended by itself.

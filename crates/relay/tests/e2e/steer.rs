@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use midspan_steer::{Policy, Steering};
 use midspan_sys::sysctl;
+use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
 
 use crate::process::RelayProcess;
@@ -49,7 +50,7 @@ fn connections_of_both_families_are_split_and_nothing_is_left() {
     // The proofs' connections are split too.
     assert_eq!(counts["split"], 4);
     assert!(counts["steered"] > 20 && counts["not_steered"] == 0, "{counts:?}");
-    relay.signal("-KILL");
+    relay.signal(Signal::KILL);
     relay.wait();
     let out = world.relay.apply(Command::new("ip").args(["link"])).output().unwrap();
     assert!(!String::from_utf8(out.stdout).unwrap().contains("proof"));
@@ -66,7 +67,7 @@ fn a_killed_relay_resets_its_flows_and_new_ones_pass() {
         let Some(relay) = start(&world, "") else { return };
         let (mut near, mut far) = world.pair(SERVER[0]);
         exchange(&mut near, &mut far);
-        relay.signal("-KILL");
+        relay.signal(Signal::KILL);
         for end in [&mut near, &mut far] {
             assert_eq!(end.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
         }
@@ -82,14 +83,14 @@ fn past_a_relay_that_hangs_new_connections_pass() {
     let Some(mut relay) = start(&world, "") else { return };
     let (mut near, mut far) = world.pair(SERVER[0]);
     exchange(&mut near, &mut far);
-    relay.signal("-STOP");
+    relay.signal(Signal::STOP);
     // It counts as dead from half a second on.
     thread::sleep(Duration::from_millis(600));
     for server in SERVER {
         let (mut near, mut far) = world.pair(server);
         exchange(&mut near, &mut far);
     }
-    relay.signal("-CONT");
+    relay.signal(Signal::CONT);
     let counts = relay.until(|counts| counts["pass_no_relay"] == 2);
     assert_eq!(counts["accepted"], 1);
     exchange(&mut near, &mut far);
@@ -103,7 +104,7 @@ fn a_draining_relay_lets_new_connections_pass() {
     let Some(world) = World::new() else { return };
     let Some(mut relay) = start(&world, "") else { return };
     let (mut near, mut far) = world.pair(SERVER[0]);
-    relay.signal("-TERM");
+    relay.signal(Signal::TERM);
     // The workers are told, and say so, before long.
     let start = Instant::now();
     let mut new = world.pair(SERVER[0]);
@@ -238,7 +239,7 @@ fn addresses_in_time_wait_may_be_used_again() {
             let counts = relay.until(|counts| counts["active"] == 0);
             assert_eq!((counts["accepted"], counts["reopened"]), (round + 1, round), "{counts:?}");
         }
-        relay.signal("-KILL");
+        relay.signal(Signal::KILL);
         relay.wait();
         // Else the kernel finds the socket in TIME-WAIT, and does not forward what has one.
         world.relay.run(|| sysctl::set("net.ipv4.tcp_early_demux", "0")).unwrap().unwrap();
