@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_split::{Cause, Leg, Refusal, Watermarks};
-use midspan_steer::Slot;
+use midspan_steer::{Slot, subscriber};
 use midspan_units::ByteSize;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -541,15 +541,6 @@ fn listeners(shared: &Shared) -> Result<Vec<Listener>, (String, io::Error)> {
         listeners.push(listener);
     }
     Ok(listeners)
-}
-
-/// Whom limits are counted for: an IPv4 address, or a /64 of IPv6, which one subscriber has
-/// (RFC 7278).
-fn subscriber(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-    }
 }
 
 fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Result<()> {

@@ -74,10 +74,10 @@ pub(crate) fn prefix(prefix: IpNet) -> [u8; 20] {
 
 /// What tells clients apart: an IPv4 address, or a /64 of IPv6, which one subscriber has
 /// (RFC 7278).
-pub(crate) fn subscriber(client: IpAddr) -> [u8; 16] {
+pub fn subscriber(client: IpAddr) -> IpAddr {
     match client {
-        IpAddr::V4(_) => address(client),
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).octets(),
+        IpAddr::V4(_) => client,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
     }
 }
 
@@ -95,6 +95,6 @@ mod tests {
     #[test]
     fn a_subscriber_of_ipv6_is_a_64() {
         let client = "2001:db8:1:2:3:4:5:6".parse().unwrap();
-        assert_eq!(subscriber(client), "2001:db8:1:2::".parse::<Ipv6Addr>().unwrap().octets());
+        assert_eq!(subscriber(client), "2001:db8:1:2::".parse::<IpAddr>().unwrap());
     }
 }

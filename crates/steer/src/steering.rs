@@ -241,7 +241,7 @@ impl Slot {
     /// # Errors
     /// When more clients are at their limit than the map has room for.
     pub fn set_full(&self, client: IpAddr, full: bool) -> io::Result<()> {
-        let key = record::subscriber(client);
+        let key = record::address(record::subscriber(client));
         let result = match full {
             true => self.full_clients.update(&key, &[1], MapFlags::ANY),
             false => self.full_clients.delete(&key),
