@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-pure="units path split scenario report"
+pure="units path split scenario report observe"
 failed=0
 
 for crate in $pure; do

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use midspan_observe::subscriber;
 use midspan_split::{Cause, Leg, Refusal, Watermarks};
-use midspan_steer::{Slot, subscriber};
+use midspan_steer::Slot;
 use midspan_units::ByteSize;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};

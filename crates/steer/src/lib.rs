@@ -15,6 +15,5 @@ mod steering;
 mod verdict;
 
 pub use policy::{Choice, Policy};
-pub use record::subscriber;
 pub use steering::{Error, LISTENERS_PER_SLOT, Slot, Steering, Tally, WORKERS};
 pub use verdict::{Counts, Verdict};

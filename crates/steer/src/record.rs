@@ -1,6 +1,6 @@
 //! What the maps hold, as bytes: the layouts of `bpf/record.h`.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
@@ -72,17 +72,10 @@ pub(crate) fn prefix(prefix: IpNet) -> [u8; 20] {
     bytes
 }
 
-/// What tells clients apart: an IPv4 address, or a /64 of IPv6, which one subscriber has
-/// (RFC 7278).
-pub fn subscriber(client: IpAddr) -> IpAddr {
-    match client {
-        IpAddr::V4(_) => client,
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]
@@ -90,11 +83,5 @@ mod tests {
         let bytes = prefix("10.1.2.3/8".parse().unwrap());
         assert_eq!(bytes[..4], 104u32.to_ne_bytes());
         assert_eq!(bytes[4..], "::ffff:10.0.0.0".parse::<Ipv6Addr>().unwrap().octets());
-    }
-
-    #[test]
-    fn a_subscriber_of_ipv6_is_a_64() {
-        let client = "2001:db8:1:2:3:4:5:6".parse().unwrap();
-        assert_eq!(subscriber(client), "2001:db8:1:2::".parse::<IpAddr>().unwrap());
     }
 }

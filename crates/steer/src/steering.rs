@@ -9,6 +9,7 @@ use std::time::Duration;
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramMut, set_print,
 };
+use midspan_observe::subscriber;
 use midspan_sys::netns::Netns;
 
 use crate::attach::Attachment;
@@ -241,7 +242,7 @@ impl Slot {
     /// # Errors
     /// When more clients are at their limit than the map has room for.
     pub fn set_full(&self, client: IpAddr, full: bool) -> io::Result<()> {
-        let key = record::address(record::subscriber(client));
+        let key = record::address(subscriber(client));
         let result = match full {
             true => self.full_clients.update(&key, &[1], MapFlags::ANY),
             false => self.full_clients.delete(&key),
