@@ -90,6 +90,12 @@ counters! {
     inconsistent,
     /// Legs whose peer sent urgent data, which is delivered in line.
     urgent,
+    /// Flows whose client offered MPTCP, and got TCP.
+    declined_mptcp,
+    /// Flows whose client asked for TCP Fast Open, or tried it, in vain.
+    declined_fast_open,
+    /// Flows whose client offered another TCP option that the relay does not carry.
+    declined_options,
     /// Bytes read from clients.
     bytes_from_client,
     /// Bytes given to servers.

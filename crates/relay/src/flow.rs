@@ -36,6 +36,8 @@ pub(crate) struct LiveFlow {
     others: Others,
     /// When the connect that is under way is given up.
     connect_due: Instant,
+    /// Code point of the client's SYN, which connections to the server have too.
+    pub(crate) dscp: u8,
 }
 
 /// The servers that a flow may still be connected to.
@@ -135,6 +137,7 @@ impl LiveFlow {
             waiting: false,
             others,
             connect_due,
+            dscp: 0,
         }
     }
 

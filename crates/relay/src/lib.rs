@@ -11,6 +11,7 @@ mod config;
 mod counters;
 mod flow;
 mod interception;
+mod opening;
 mod pool;
 mod relay;
 mod shared;
@@ -20,8 +21,8 @@ mod store;
 mod worker;
 
 pub use config::{
-    Config, ConfigError, ForwardConfig, InterceptionKind, LegConfig, LimitsConfig, PolicyConfig,
-    Ports, To,
+    Config, ConfigError, Dscp, ForwardConfig, InterceptionKind, LegConfig, LimitsConfig,
+    PolicyConfig, Ports, To,
 };
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};

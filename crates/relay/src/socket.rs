@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, sockopt};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use crate::config::LegConfig;
+use crate::config::{Dscp, LegConfig};
+use crate::opening::{self, Opening};
 
 /// The kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
@@ -91,6 +92,10 @@ pub(crate) fn listen(family: Family, place: Place, leg: &LegConfig) -> io::Resul
         socket.set_only_v6(true)?;
     }
     configure(&socket, leg)?;
+    if let Dscp::Always(point) = leg.dscp {
+        mark(&socket, family, point)?;
+    }
+    midspan_sys::socket::save_syn(&socket)?;
     match place {
         Place::Port(port) => {
             socket.set_reuse_address(true)?;
@@ -130,14 +135,37 @@ impl Listener {
     }
 }
 
-/// A socket for the connection to `server`; `transparent` if it is made from the client's address.
-pub(crate) fn open(server: SocketAddr, leg: &LegConfig, transparent: bool) -> io::Result<Socket> {
-    let socket = Family::of(server.ip()).socket(transparent)?;
+/// A socket for the connection to `server`; `transparent` if it is made from the client's address. Its
+/// packets have the code point `dscp`, unless the configuration has another.
+pub(crate) fn open(
+    server: SocketAddr,
+    leg: &LegConfig,
+    transparent: bool,
+    dscp: u8,
+) -> io::Result<Socket> {
+    let family = Family::of(server.ip());
+    let socket = family.socket(transparent)?;
     if transparent {
         socket.set_reuse_address(true)?;
     }
     configure(&socket, leg)?;
+    let dscp = match leg.dscp {
+        Dscp::Copy => dscp,
+        Dscp::Always(point) => point,
+    };
+    mark(&socket, family, dscp)?;
     Ok(socket)
+}
+
+/// Has a socket's packets carry a code point, above the bits that are ECN's (RFC 3168, 5).
+fn mark(socket: &Socket, family: Family, dscp: u8) -> io::Result<()> {
+    match family {
+        // As they are anyway.
+        _ if dscp == 0 => {}
+        Family::V4 => sockopt::set_ip_tos(socket, dscp << 2)?,
+        Family::V6 => sockopt::set_ipv6_tclass(socket, u32::from(dscp) << 2)?,
+    }
+    Ok(())
 }
 
 /// Starts to connect to `server` from the client's own address and port.
@@ -207,6 +235,15 @@ fn configure(socket: &Socket, leg: &LegConfig) -> io::Result<()> {
         }
         None => socket.set_keepalive(true)?,
     }
+    if let Some(timeout) = leg.user_timeout {
+        sockopt::set_tcp_user_timeout(socket, (timeout.as_micros() / 1000) as u32)?;
+    }
+    if let Some(bytes) = leg.max_segment {
+        socket.set_tcp_mss(bytes.into())?;
+    }
+    if let Some(rate) = leg.max_pacing_rate {
+        midspan_sys::socket::set_max_pacing_rate(socket, rate.as_bps() / 8)?;
+    }
     if let Some(name) = &leg.congestion_control {
         socket.set_tcp_congestion(name.as_bytes()).map_err(|error| unknown(name, error))?;
     }
@@ -229,6 +266,7 @@ pub(crate) struct Accepted {
     pub(crate) client: SocketAddr,
     /// Whom the client believes to be connected to.
     pub(crate) server: SocketAddr,
+    pub(crate) opening: Opening,
 }
 
 /// Why no connection was taken from a listener.
@@ -259,8 +297,13 @@ pub(crate) fn accept(
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
     let wanted = || rustix::net::getsockname(&socket).ok().and_then(|own| own.try_into().ok());
     let server = server.or_else(wanted);
+    let opening = match midspan_sys::socket::saved_syn(&socket, &mut [0; opening::LONGEST]) {
+        Ok(Some(headers)) => Opening::of(headers),
+        // Answered with a SYN cookie, which keeps nothing.
+        Ok(None) | Err(_) => Opening::default(),
+    };
     match (client, server) {
-        (Some(client), Some(server)) => Ok(Accepted { socket, client, server }),
+        (Some(client), Some(server)) => Ok(Accepted { socket, client, server, opening }),
         _ => Err(NotAccepted::Failed),
     }
 }

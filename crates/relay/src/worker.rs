@@ -20,6 +20,7 @@ use socket2::Socket;
 use crate::counters::{Count, Counters};
 use crate::flow::{LiveFlow, Next, Others, Told};
 use crate::interception::is_probe;
+use crate::opening::Opening;
 use crate::pool::Pool;
 use crate::shared::{Phase, Shared, lower};
 use crate::slab::{Key, Slab};
@@ -323,10 +324,11 @@ impl Worker {
             Err(refusal) => return refusal(self.counters()).add(1),
         };
         // Counted before the server can know of it, so that who knows of it finds it counted.
-        let Accepted { client, server, .. } = accepted;
+        let Accepted { client, server, opening, .. } = accepted;
         let subscriber = subscriber(client.ip());
         self.counters().accepted.add(1);
         self.counters().active.set(self.flows.len() as u64 + 1);
+        count_declined(self.counters(), opening);
         let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
         match self.start(accepted, server_leg, to, due) {
             Ok(key) => self.connects.push_back((due, key)),
@@ -347,7 +349,7 @@ impl Worker {
         is_forwarded: bool,
     ) -> Result<Socket, fn(&Counters) -> &Count> {
         let config = &self.shared.config;
-        let Accepted { client, server, .. } = accepted;
+        let Accepted { client, server, opening, .. } = accepted;
         if !is_forwarded {
             if is_probe(client.ip(), *server) {
                 return Err(|counters| &counters.probes);
@@ -362,8 +364,8 @@ impl Worker {
         if !self.pool.has_room() {
             return Err(|counters| &counters.refused_buffered);
         }
-        let server_leg =
-            socket::open(*server, &config.server_leg, !is_forwarded).map_err(|error| {
+        let server_leg = socket::open(*server, &config.server_leg, !is_forwarded, opening.dscp)
+            .map_err(|error| {
                 let count: fn(&Counters) -> &Count = match Errno::from_io_error(&error) {
                     Some(Errno::MFILE | Errno::NFILE) => |counters| &counters.refused_descriptors,
                     _ => |counters| &counters.refused_errors,
@@ -391,7 +393,7 @@ impl Worker {
         to: Option<Arc<[SocketAddr]>>,
         due: Instant,
     ) -> io::Result<Key> {
-        let Accepted { socket: client_leg, client, server } = accepted;
+        let Accepted { socket: client_leg, client, server, opening } = accepted;
         let mut others = Others::of(to);
         let mut connected = match others {
             Others::None => socket::connect_as(server_leg, client, server, self.shared.place),
@@ -400,10 +402,11 @@ impl Worker {
         while connected.is_err()
             && let Some(other) = others.next()
         {
-            connected = self.connect_to(other);
+            connected = self.connect_to(other, opening.dscp);
         }
         let client = subscriber(client.ip());
-        let flow = LiveFlow::new(client, client_leg, connected?, self.marks, others, due);
+        let mut flow = LiveFlow::new(client, client_leg, connected?, self.marks, others, due);
+        flow.dscp = opening.dscp;
         self.flows.insert_with(|key| {
             for (leg, bit) in [(Leg::Client, 0), (Leg::Server, 1)] {
                 watch(&self.epoll, flow.fd(leg), key.to_bits() << 1 | bit, FLOW)?;
@@ -412,16 +415,17 @@ impl Worker {
         })
     }
 
-    fn connect_to(&self, server: SocketAddr) -> io::Result<OwnedFd> {
-        let socket = socket::open(server, &self.shared.config.server_leg, false)?;
+    fn connect_to(&self, server: SocketAddr, dscp: u8) -> io::Result<OwnedFd> {
+        let socket = socket::open(server, &self.shared.config.server_leg, false, dscp)?;
         socket::connect(socket, server)
     }
 
     /// Connects a flow to the next of its servers, or fails it with `cause` if none is left.
     fn connect_to_another(&mut self, key: Key, cause: Cause) {
         let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
-        while let Some(server) = self.flows.get_mut(key).and_then(LiveFlow::next_server) {
-            let connected = self.connect_to(server).and_then(|fd| {
+        let next = |flow: &mut LiveFlow| flow.next_server().map(|server| (server, flow.dscp));
+        while let Some((server, dscp)) = self.flows.get_mut(key).and_then(next) {
+            let connected = self.connect_to(server, dscp).and_then(|fd| {
                 watch(&self.epoll, &fd, key.to_bits() << 1 | 1, FLOW)?;
                 Ok(fd)
             });
@@ -546,6 +550,20 @@ fn listeners(shared: &Shared) -> Result<Vec<Listener>, (String, io::Error)> {
 
 fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Result<()> {
     Ok(epoll::add(epoll, fd, EventData::new_u64(word), flags)?)
+}
+
+/// Counts what a client has offered and the relay does not carry across.
+fn count_declined(counters: &Counters, opening: Opening) {
+    let Opening { mptcp, fast_open, other, .. } = opening;
+    for (offered, count) in [
+        (mptcp, &counters.declined_mptcp),
+        (fast_open, &counters.declined_fast_open),
+        (other, &counters.declined_options),
+    ] {
+        if offered {
+            count.add(1);
+        }
+    }
 }
 
 fn count_abort(counters: &Counters, cause: Cause) {

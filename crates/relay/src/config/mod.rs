@@ -1,6 +1,7 @@
 //! The relay's settings: a file, its defaults, and what of it cannot be.
 
 mod forward;
+mod leg;
 mod policy;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
 pub use forward::{ForwardConfig, To};
+pub use leg::{Dscp, LegConfig};
 pub use policy::{PolicyConfig, Ports};
 
 /// The relay's settings. Read from TOML, or built in code from [`Config::new`].
@@ -82,29 +84,6 @@ pub enum InterceptionKind {
     Nftables,
     /// Somebody else does.
     None,
-}
-
-/// One leg's sockets. What is absent is left to the kernel.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LegConfig {
-    /// `TCP_CONGESTION`, such as `cubic`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion_control: Option<String>,
-    /// `SO_RCVBUF`. Absent: the kernel tunes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receive_buffer: Option<ByteSize>,
-    /// `SO_SNDBUF`. Absent: the kernel tunes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub send_buffer: Option<ByteSize>,
-    /// `TCP_NOTSENT_LOWAT`: unsent bytes above which the socket takes no more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub notsent_lowat: Option<ByteSize>,
-    /// How long a connection may be idle before its peer is asked whether it is still there, and
-    /// how long between such probes. Peers' own probes end at the relay, so it must ask in their
-    /// stead. Absent: as `net.ipv4.tcp_keepalive_time` says, two hours unless changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub keepalive: Option<Span>,
 }
 
 /// What is taken at most. Past any of these a new connection passes unsplit where BPF steers, and
@@ -316,33 +295,6 @@ impl Config {
 const MOST_WORKERS: usize = 64;
 const MOST_SYN_RATE: u32 = 1_000_000;
 
-impl LegConfig {
-    fn first_fault(&self) -> Option<(&'static str, &'static str)> {
-        let sizes = [
-            ("receive_buffer", self.receive_buffer),
-            ("send_buffer", self.send_buffer),
-            ("notsent_lowat", self.notsent_lowat),
-        ];
-        for (key, size) in sizes {
-            // The kernel doubles SO_RCVBUF and SO_SNDBUF in an int.
-            if size.is_some_and(|size| !(4096..=1 << 30).contains(&size.as_bytes())) {
-                return Some((key, "must be between 4 KiB and 1 GiB"));
-            }
-        }
-        // TCP_KEEPIDLE and TCP_KEEPINTVL count whole seconds up to 32767.
-        if self.keepalive.is_some_and(|idle| !(1..=32_767).contains(&(idle.as_secs_f64() as u64))) {
-            return Some(("keepalive", "must be between 1 s and 9 h"));
-        }
-        match &self.congestion_control {
-            // TCP_CA_NAME_MAX, with its terminating zero.
-            Some(name) if name.is_empty() || name.len() > 15 => {
-                Some(("congestion_control", "must be a name of 1 to 15 letters, such as \"cubic\""))
-            }
-            _ => None,
-        }
-    }
-}
-
 impl FromStr for Config {
     type Err = ConfigError;
 
@@ -417,7 +369,12 @@ receive_buffer = "4 MiB"
 send_buffer = "4 MiB"
 notsent_lowat = "128 KiB"
 keepalive = "10 min"
+user_timeout = "2 min"
+max_segment = 1300
+max_pacing_rate = "50 Mbit/s"
+dscp = 10
 [server_leg]
+dscp = "copy"
 [limits]
 flows = 1000
 flows_per_client = 100
@@ -463,12 +420,18 @@ holdout = 10
             ("buffer = \"1 MiB\"", 7, ["buffer = \"1 B\"", "`buffer`", "4 KiB"]),
             ("\"cubic\"", 11, ["\"\"", "`client_leg.congestion_control`", "cubic"]),
             ("\"10 min\"", 15, ["\"10 ms\"", "`client_leg.keepalive`", "1 s"]),
-            ("buffered = \"256 MiB\"", 20, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
+            ("\"2 min\"", 16, ["\"25 days\"", "25 days", "min"]),
+            ("\"2 min\"", 16, ["\"30 ms\"", "`client_leg.user_timeout`", "1 s"]),
+            ("1300", 17, ["80", "`client_leg.max_segment`", "88"]),
+            ("50 Mbit", 18, ["1 kbit", "`client_leg.max_pacing_rate`", "8 kbit/s"]),
+            ("dscp = 10", 19, ["dscp = 64", "64", "63"]),
+            ("dscp = 10", 19, ["dscp = \"EF\"", "EF", "\"copy\""]),
+            ("buffered = \"256 MiB\"", 25, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
             ("\"bpf\"", 4, ["\"iptables\"", "iptables", "`nftables`"]),
-            ("\"bpf\"", 23, ["\"nftables\"", "`policy`", "bpf"]),
-            ("\"22\"", 26, ["\"0x16\"", "0x16", "5060-5061"]),
-            ("holdout = 10", 28, ["holdout = 1001", "`policy.holdout`", "1000"]),
-            ("[46]", 27, ["[64]", "`policy.pass_dscp`", "63"]),
+            ("\"bpf\"", 28, ["\"nftables\"", "`policy`", "bpf"]),
+            ("\"22\"", 31, ["\"0x16\"", "0x16", "5060-5061"]),
+            ("holdout = 10", 33, ["holdout = 1001", "`policy.holdout`", "1000"]),
+            ("[46]", 32, ["[64]", "`policy.pass_dscp`", "63"]),
         ] {
             let text = FULL.replacen(wrong, words[0], 1);
             let said = refusal(&text);

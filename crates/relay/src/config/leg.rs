@@ -1,0 +1,139 @@
+//! One leg's sockets.
+
+use std::fmt;
+
+use midspan_units::{ByteSize, Rate, Span};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// One leg's sockets. What is absent is left to the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LegConfig {
+    /// `TCP_CONGESTION`, such as `cubic`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// `SO_RCVBUF`. Absent: the kernel tunes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receive_buffer: Option<ByteSize>,
+    /// `SO_SNDBUF`. Absent: the kernel tunes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_buffer: Option<ByteSize>,
+    /// `TCP_NOTSENT_LOWAT`: unsent bytes above which the socket takes no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notsent_lowat: Option<ByteSize>,
+    /// How long a connection may be idle before its peer is asked whether it is still there, and
+    /// how long between such probes. Peers' own probes end at the relay, so it must ask in their
+    /// stead. Absent: as `net.ipv4.tcp_keepalive_time` says, two hours unless changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keepalive: Option<Span>,
+    /// `TCP_USER_TIMEOUT` (RFC 5482): how long what was sent may go unacknowledged, and probes
+    /// unanswered, before the connection counts as dead. Absent: as `net.ipv4.tcp_retries2` says,
+    /// some 15 minutes unless changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_timeout: Option<Span>,
+    /// `TCP_MAXSEG`: the largest segment in bytes that is announced to the peer (the MSS option of
+    /// RFC 9293, 3.7.1), and the largest that is sent. Absent: what the link's MTU allows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_segment: Option<u16>,
+    /// `SO_MAX_PACING_RATE`: the most that one connection sends, which it then paces. Absent: no
+    /// limit, and pacing as the congestion control asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_pacing_rate: Option<Rate>,
+    /// The code point (RFC 2474) of packets sent on this leg.
+    #[serde(default)]
+    pub dscp: Dscp,
+}
+
+impl LegConfig {
+    pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+        let sizes = [
+            ("receive_buffer", self.receive_buffer),
+            ("send_buffer", self.send_buffer),
+            ("notsent_lowat", self.notsent_lowat),
+        ];
+        for (key, size) in sizes {
+            // The kernel doubles SO_RCVBUF and SO_SNDBUF in an int.
+            if size.is_some_and(|size| !(4096..=1 << 30).contains(&size.as_bytes())) {
+                return Some((key, "must be between 4 KiB and 1 GiB"));
+            }
+        }
+        // TCP_KEEPIDLE and TCP_KEEPINTVL count whole seconds up to 32767.
+        if self.keepalive.is_some_and(|idle| !(1..=32_767).contains(&(idle.as_secs_f64() as u64))) {
+            return Some(("keepalive", "must be between 1 s and 9 h"));
+        }
+        // TCP_USER_TIMEOUT counts milliseconds in an int.
+        let most = Span::from_millis(i32::MAX as u64);
+        if self.user_timeout.is_some_and(|time| !(Span::from_secs(1)..=most).contains(&time)) {
+            return Some(("user_timeout", "must be between 1 s and 24 days"));
+        }
+        // What the kernel takes.
+        if self.max_segment.is_some_and(|bytes| !(88..=32_767).contains(&bytes)) {
+            return Some(("max_segment", "must be between 88 and 32767 bytes"));
+        }
+        if self.max_pacing_rate.is_some_and(|rate| rate < Rate::from_bps(8000)) {
+            return Some(("max_pacing_rate", "must be at least 8 kbit/s"));
+        }
+        if matches!(self.dscp, Dscp::Always(point) if point > Dscp::MOST) {
+            return Some(("dscp", Dscp::WANTED));
+        }
+        match &self.congestion_control {
+            // TCP_CA_NAME_MAX, with its terminating zero.
+            Some(name) if name.is_empty() || name.len() > 15 => {
+                Some(("congestion_control", "must be a name of 1 to 15 letters, such as \"cubic\""))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Where a leg's code point comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Dscp {
+    /// The other end's packets: what it has put on the first one.
+    #[default]
+    Copy,
+    /// The configuration: 0 to 63.
+    Always(u8),
+}
+
+impl Dscp {
+    const MOST: u8 = 63;
+    const WANTED: &'static str = "must be \"copy\" or a code point between 0 and 63";
+}
+
+impl Serialize for Dscp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Dscp::Copy => serializer.serialize_str("copy"),
+            Dscp::Always(point) => serializer.serialize_u8(*point),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Dscp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = Dscp;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"copy\" or a code point between 0 and 63")
+            }
+
+            fn visit_i64<E: de::Error>(self, point: i64) -> Result<Dscp, E> {
+                let valid = u8::try_from(point).ok().filter(|point| *point <= Dscp::MOST);
+                let wrong = || E::invalid_value(de::Unexpected::Signed(point), &self);
+                valid.map(Dscp::Always).ok_or_else(wrong)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Dscp, E> {
+                match text {
+                    "copy" => Ok(Dscp::Copy),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}

@@ -1,0 +1,156 @@
+//! What a client's SYN says that the kernel does not tell otherwise.
+
+/// The SYN that opened a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Opening {
+    /// Code point of its packet.
+    pub(crate) dscp: u8,
+    /// It offers MPTCP (RFC 8684).
+    pub(crate) mptcp: bool,
+    /// It asks for a TCP Fast Open cookie, or has one (RFC 7413).
+    pub(crate) fast_open: bool,
+    /// It has an option that is none of the above, and none that each leg negotiates for itself.
+    pub(crate) other: bool,
+}
+
+/// Of the longest headers: IPv6 with as many extensions as any network lets pass, and TCP.
+pub(crate) const LONGEST: usize = 512;
+
+/// TCP options (RFC 9293, 3.2, and IANA's registry).
+mod kind {
+    pub(super) const END: u8 = 0;
+    pub(super) const NOTHING: u8 = 1;
+    pub(super) const MAX_SEGMENT: u8 = 2;
+    pub(super) const WINDOW_SCALE: u8 = 3;
+    pub(super) const SACK_PERMITTED: u8 = 4;
+    pub(super) const TIMESTAMPS: u8 = 8;
+    pub(super) const MPTCP: u8 = 30;
+    pub(super) const FAST_OPEN: u8 = 34;
+}
+
+const TCP: u8 = 6;
+
+impl Opening {
+    /// From the headers of IP and TCP. What is cut short says nothing.
+    pub(crate) fn of(headers: &[u8]) -> Opening {
+        Self::parse(headers).unwrap_or_default()
+    }
+
+    fn parse(headers: &[u8]) -> Option<Opening> {
+        let (traffic_class, tcp) = match headers.first()? >> 4 {
+            4 => {
+                let length = usize::from(headers[0] & 15) * 4;
+                (*headers.get(1)?, headers.get(length..)?)
+            }
+            6 => {
+                let class = u16::from_be_bytes([headers[0], *headers.get(1)?]) >> 4;
+                (class as u8, behind_extensions(*headers.get(6)?, headers.get(40..)?)?)
+            }
+            _ => return None,
+        };
+        let mut opening = Opening { dscp: traffic_class >> 2, ..Opening::default() };
+        let length = usize::from(tcp.get(12)? >> 4) * 4;
+        for kind in Options(tcp.get(20..length)?) {
+            match kind {
+                kind::NOTHING
+                | kind::MAX_SEGMENT
+                | kind::WINDOW_SCALE
+                | kind::SACK_PERMITTED
+                | kind::TIMESTAMPS => {}
+                kind::MPTCP => opening.mptcp = true,
+                kind::FAST_OPEN => opening.fast_open = true,
+                _ => opening.other = true,
+            }
+        }
+        Some(opening)
+    }
+}
+
+/// The TCP header behind IPv6's extension headers (RFC 8200, 4).
+fn behind_extensions(mut next: u8, mut headers: &[u8]) -> Option<&[u8]> {
+    while next != TCP {
+        next = *headers.first()?;
+        let length = usize::from(*headers.get(1)?) * 8 + 8;
+        headers = headers.get(length..)?;
+    }
+    Some(headers)
+}
+
+/// The kinds of a TCP header's options, up to the end or the first that is malformed.
+struct Options<'a>(&'a [u8]);
+
+impl Iterator for Options<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let kind = *self.0.first()?;
+        let length = match kind {
+            kind::END => return None,
+            kind::NOTHING => 1,
+            _ => usize::from(*self.0.get(1)?).max(2),
+        };
+        self.0 = self.0.get(length..)?;
+        Some(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let pair =
+            |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        digits.chunks(2).map(pair).collect()
+    }
+
+    const IPV4: &str = "45b8 003c 2bff 4000 4006 1093 7f00 0001 7f00 0001";
+    const TCP: &str = "c766 b835 2f9b 7208 0000 0000 a002 ffd7 fe30 0000";
+    /// MSS, SACK permitted, timestamps, nothing, window scale: what every system sends.
+    const USUAL: &str = "0204 ffd7 0402 080a dbd7 0715 0000 0000 0103 030a";
+
+    #[test]
+    fn reads_both_versions() {
+        let v4 = bytes(&[IPV4, TCP, USUAL].concat());
+        assert_eq!(Opening::of(&v4), Opening { dscp: 46, ..Opening::default() });
+        // With a hop-by-hop and a destination header.
+        let v6 = "6b80 0000 0038 0040 00000000000000000000000000000001 \
+            00000000000000000000000000000001 3c00 0104 0000 0000 0600 0104 0000 0000";
+        let v6 = bytes(&[v6, TCP, USUAL].concat());
+        assert_eq!(Opening::of(&v6), Opening { dscp: 46, ..Opening::default() });
+    }
+
+    #[test]
+    fn tells_options_apart() {
+        let options = |hex: &str| {
+            let mut headers = bytes(&[IPV4, TCP, hex].concat());
+            headers[32] = ((headers.len() - 20) as u8 / 4) << 4;
+            let Opening { mptcp, fast_open, other, .. } = Opening::of(&headers);
+            (mptcp, fast_open, other)
+        };
+        assert_eq!(options("1e04 0101"), (true, false, false));
+        assert_eq!(options("2202 0101"), (false, true, false));
+        // An MD5 signature, whose length is wrong: what is behind it cannot be known.
+        assert_eq!(options("1312 0101"), (false, false, false));
+        assert_eq!(options("0101 fd04 0000 0000"), (false, false, true));
+        // Behind the end there is nothing.
+        assert_eq!(options("0204 05b4 0022 0201"), (false, false, false));
+    }
+
+    proptest! {
+        #[test]
+        fn no_headers_are_too_strange(mut headers in prop::collection::vec(any::<u8>(), 0..200)) {
+            Opening::of(&headers);
+            if let Some(first) = headers.first_mut() {
+                *first = 0x45;
+            }
+            Opening::of(&headers);
+            if headers.len() > 6 {
+                (headers[0], headers[6]) = (0x60, 0);
+            }
+            Opening::of(&headers);
+        }
+    }
+}
