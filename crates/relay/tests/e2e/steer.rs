@@ -12,14 +12,14 @@ use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
 
 use crate::process::RelayProcess;
-use crate::world::{BOX, CLIENT, PATIENCE, SERVER, World, ip};
+use crate::world::{BOX, CLIENT, PATIENCE, SERVER, World, ip, skip};
 
 /// A relay that BPF steers to; `None`, and says so, where that may not be.
 fn start(world: &World, settings: &str) -> Option<RelayProcess> {
     match Steering::load(&Policy::default(), 1, 1) {
         Ok(_) => {}
         Err(midspan_steer::Error::Load(error)) if error.kind() == ErrorKind::PermissionDenied => {
-            eprintln!("skipped: BPF programs may not be loaded here");
+            skip("BPF programs may not be loaded here");
             return None;
         }
         Err(error) => panic!("{error}"),
