@@ -84,6 +84,11 @@ counters! {
     reset_by_client,
     /// Flows whose server reset, or whose server leg failed; the client was reset.
     reset_by_server,
+    /// Flows reset on both sides because no payload had crossed for `limits.idle`.
+    idle,
+    /// Flows reset on both sides because one end had finished and no payload had crossed for
+    /// `limits.half_closed`.
+    half_closed,
     /// Flows reset on both sides because the relay stopped.
     stopped,
     /// Flows reset on both sides because their accounts did not add up: a fault of the relay.

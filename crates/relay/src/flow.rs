@@ -5,7 +5,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use midspan_split::{Cause, Flow, Leg, Mover, PerLeg, Verdict, Watermarks, Way};
+use midspan_split::{
+    Cause, Flow, Leg, Mover, Patience, PerLeg, Stillness, Verdict, Watermarks, Way,
+};
+use midspan_units::Time;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
@@ -38,6 +41,7 @@ pub(crate) struct LiveFlow {
     connect_due: Instant,
     /// Code point of the client's SYN, which connections to the server have too.
     pub(crate) dscp: u8,
+    stillness: Stillness,
 }
 
 /// The servers that a flow may still be connected to.
@@ -138,6 +142,7 @@ impl LiveFlow {
             others,
             connect_due,
             dscp: 0,
+            stillness: Stillness::new(),
         }
     }
 
@@ -159,6 +164,11 @@ impl LiveFlow {
     /// Whether the connect that was to be given up at `due` is still under way.
     pub(crate) fn is_due(&self, due: Instant) -> bool {
         self.flow.is_connecting() && self.connect_due == due
+    }
+
+    /// Why to reset it, if nothing has moved for too long.
+    pub(crate) fn overstays(&mut self, patience: &Patience, now: Time) -> Option<Cause> {
+        self.stillness.look(&self.flow, patience, now)
     }
 
     pub(crate) fn fail(&mut self, cause: Cause) {

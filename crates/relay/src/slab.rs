@@ -77,6 +77,18 @@ impl<T> Slab<T> {
         place.value.take()
     }
 
+    /// How many slots there are, taken and free.
+    pub(crate) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What is in a slot, and its key.
+    pub(crate) fn at(&mut self, slot: usize) -> Option<(Key, &mut T)> {
+        let place = self.slots.get_mut(slot)?;
+        let key = Key { slot: slot as u32, tenant: place.tenant };
+        place.value.as_mut().map(|value| (key, value))
+    }
+
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
         (0u32..)
             .zip(&self.slots)

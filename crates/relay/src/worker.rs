@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_observe::subscriber;
-use midspan_split::{Cause, Leg, Refusal, Watermarks};
+use midspan_split::{Cause, Leg, Patience, Refusal, Watermarks};
 use midspan_steer::Slot;
-use midspan_units::ByteSize;
+use midspan_units::{ByteSize, Time};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -52,6 +52,29 @@ struct Beat {
     taken: u64,
 }
 
+/// Flows looked at in one go for having been still too long.
+const LOOKS: usize = 1024;
+
+/// A round through all flows, now and then, for those that have been still too long.
+#[derive(Debug)]
+struct Rounds {
+    interval: Duration,
+    /// When the next round begins, or this one goes on.
+    due: Instant,
+    /// The slot where it goes on.
+    next: usize,
+    /// What the time is counted from.
+    origin: Instant,
+}
+
+impl Rounds {
+    /// None if nothing is to be looked for.
+    fn new(patience: &Patience) -> Option<Rounds> {
+        let (interval, now) = (patience.interval()?.into(), Instant::now());
+        Some(Rounds { interval, due: now + interval, next: 0, origin: now })
+    }
+}
+
 /// What a worker may have in buffers however small its share would be.
 const LEAST_BUFFERED: u64 = 1 << 20;
 
@@ -85,6 +108,7 @@ pub(crate) struct Worker {
     waiting: VecDeque<Key>,
     /// When connects are given up. All have the same time, so the first in is the first due.
     connects: VecDeque<(Instant, Key)>,
+    rounds: Option<Rounds>,
     /// When a draining worker closes its listeners.
     last_accept: Option<Instant>,
 }
@@ -119,6 +143,7 @@ impl Worker {
             queue: VecDeque::new(),
             waiting: VecDeque::new(),
             connects: VecDeque::new(),
+            rounds: Rounds::new(&config.limits.patience()),
             last_accept: None,
             shared,
         })
@@ -156,6 +181,7 @@ impl Worker {
             }
             self.take_turns();
             self.give_up_connects();
+            self.end_still_flows();
             self.rest_over();
             if self.is_done() {
                 return Ok(());
@@ -477,6 +503,30 @@ impl Worker {
         }
     }
 
+    /// Goes on with a round that is due: resets flows in which nothing has moved for too long.
+    fn end_still_flows(&mut self) {
+        let Some(rounds) = &mut self.rounds else { return };
+        let now = Instant::now();
+        if now < rounds.due {
+            return;
+        }
+        let (from, to) = (rounds.next, rounds.next + LOOKS);
+        if to < self.flows.slots() {
+            rounds.next = to;
+        } else {
+            (rounds.next, rounds.due) = (0, now + rounds.interval);
+        }
+        let time = Time::from_nanos((now - rounds.origin).as_nanos() as u64);
+        let patience = self.shared.config.limits.patience();
+        for slot in from..to {
+            if let Some((key, flow)) = self.flows.at(slot)
+                && let Some(cause) = flow.overstays(&patience, time)
+            {
+                self.fail(key, cause);
+            }
+        }
+    }
+
     fn fail(&mut self, key: Key, cause: Cause) {
         if let Some(flow) = self.flows.get_mut(key) {
             flow.fail(cause);
@@ -493,7 +543,9 @@ impl Worker {
         let connect = self.connects.front().map(|&(due, _)| due);
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
         let beat = self.slot.as_ref().map(|(_, beat)| beat.due);
-        let due = [connect, self.rest_until, last_accept, beat].into_iter().flatten().min()?;
+        let round = self.rounds.as_ref().map(|rounds| rounds.due);
+        let due =
+            [connect, self.rest_until, last_accept, beat, round].into_iter().flatten().min()?;
         let wait = due.saturating_duration_since(Instant::now());
         // Rounded up, as waking early would only mean to wait again.
         let wait = wait + Duration::from_millis(1);
@@ -572,6 +624,8 @@ fn count_abort(counters: &Counters, cause: Cause) {
         Cause::ConnectTimedOut => &counters.connect_timed_out,
         Cause::Reset(Leg::Client) => &counters.reset_by_client,
         Cause::Reset(Leg::Server) => &counters.reset_by_server,
+        Cause::Idle => &counters.idle,
+        Cause::HalfClosed => &counters.half_closed,
         Cause::Stopped => &counters.stopped,
         Cause::Inconsistent => {
             tracing::error!("{cause}, which is a fault of the relay; both legs are reset");

@@ -51,6 +51,10 @@ pub enum Cause {
     ConnectTimedOut,
     /// This leg's peer reset its connection, or the connection failed otherwise.
     Reset(Leg),
+    /// No payload has crossed for longer than flows may be idle.
+    Idle,
+    /// One end has finished, and no payload has crossed for longer than flows may be so.
+    HalfClosed,
     /// The relay stops and waits no longer.
     Stopped,
     /// The events told contradict each other.
@@ -63,6 +67,8 @@ impl fmt::Display for Cause {
             Cause::ConnectFailed => f.pad("the server leg could not connect"),
             Cause::ConnectTimedOut => f.pad("the server did not answer in time"),
             Cause::Reset(leg) => write!(f, "the {leg} leg was reset"),
+            Cause::Idle => f.pad("no payload crossed for as long as is allowed"),
+            Cause::HalfClosed => f.pad("it was half-closed for as long as is allowed"),
             Cause::Stopped => f.pad("the relay stopped"),
             Cause::Inconsistent => f.pad("the flow's accounts do not add up"),
         }
@@ -182,6 +188,20 @@ impl Flow {
     }
 
     // What has been.
+
+    /// A number that grows with every payload byte read or given to a leg, and with every FIN read.
+    pub(crate) fn progress(&self) -> u64 {
+        let of = |leg| {
+            let stream = &self.streams[leg];
+            stream.received() + stream.sent() + u64::from(stream.is_read())
+        };
+        of(Leg::Client) + of(Leg::Server)
+    }
+
+    /// Whether the FIN of either leg's peer has been read.
+    pub fn has_seen_fin(&self) -> bool {
+        Leg::BOTH.iter().any(|&leg| self.streams[leg].is_read())
+    }
 
     /// Bytes ever read from a leg.
     pub fn total_received(&self, from: Leg) -> u64 {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use ipnet::IpNet;
+use midspan_split::Patience;
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +102,13 @@ pub struct LimitsConfig {
     /// Buffers and pipes in use at one time, all flows together.
     #[serde(default = "default_buffered")]
     pub buffered: ByteSize,
+    /// How long a flow may go without payload, both ways together, before it is reset. Absent: for
+    /// ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Span>,
+    /// The same for a flow of which one end has sent its FIN. Absent: as for any other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub half_closed: Option<Span>,
     /// New connections a second of one client. Absent: as many as come. Takes BPF.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syn_rate: Option<u32>,
@@ -147,9 +155,18 @@ impl Default for LimitsConfig {
             flows: None,
             flows_per_client: None,
             buffered: default_buffered(),
+            idle: None,
+            half_closed: None,
             syn_rate: None,
             half_open: default_half_open(),
         }
+    }
+}
+
+impl LimitsConfig {
+    /// How long flows may be still.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience { idle: self.idle, half_closed: self.half_closed }
     }
 }
 
@@ -270,6 +287,12 @@ impl Config {
         if self.limits.buffered.as_bytes() < 1 << 20 {
             return fault(&["limits", "buffered"], "must be at least 1 MiB");
         }
+        let spans = [("idle", self.limits.idle), ("half_closed", self.limits.half_closed)];
+        for (key, span) in spans {
+            if span.is_some_and(|span| span < Span::from_secs(1)) {
+                return fault(&["limits", key], "must be at least 1 s");
+            }
+        }
         if !(1..=MOST_SYN_RATE).contains(&self.limits.syn_rate.unwrap_or(1)) {
             return fault(&["limits", "syn_rate"], "must be between 1 and 1000000");
         }
@@ -379,6 +402,8 @@ dscp = "copy"
 flows = 1000
 flows_per_client = 100
 buffered = "256 MiB"
+idle = "10 min"
+half_closed = "1 min"
 syn_rate = 100
 half_open = 512
 [policy]
@@ -427,11 +452,12 @@ holdout = 10
             ("dscp = 10", 19, ["dscp = 64", "64", "63"]),
             ("dscp = 10", 19, ["dscp = \"EF\"", "EF", "\"copy\""]),
             ("buffered = \"256 MiB\"", 25, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
+            ("\"1 min\"", 27, ["\"1 ms\"", "`limits.half_closed`", "1 s"]),
             ("\"bpf\"", 4, ["\"iptables\"", "iptables", "`nftables`"]),
-            ("\"bpf\"", 28, ["\"nftables\"", "`policy`", "bpf"]),
-            ("\"22\"", 31, ["\"0x16\"", "0x16", "5060-5061"]),
-            ("holdout = 10", 33, ["holdout = 1001", "`policy.holdout`", "1000"]),
-            ("[46]", 32, ["[64]", "`policy.pass_dscp`", "63"]),
+            ("\"bpf\"", 30, ["\"nftables\"", "`policy`", "bpf"]),
+            ("\"22\"", 33, ["\"0x16\"", "0x16", "5060-5061"]),
+            ("holdout = 10", 35, ["holdout = 1001", "`policy.holdout`", "1000"]),
+            ("[46]", 34, ["[64]", "`policy.pass_dscp`", "63"]),
         ] {
             let text = FULL.replacen(wrong, words[0], 1);
             let said = refusal(&text);

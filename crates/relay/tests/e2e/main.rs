@@ -6,6 +6,7 @@ mod boundaries;
 mod death;
 mod ends;
 mod forward;
+mod idle;
 mod legs;
 mod process;
 mod steer;
