@@ -95,6 +95,10 @@ counters! {
     inconsistent,
     /// Legs whose peer sent urgent data, which is delivered in line.
     urgent,
+    /// Flows whose client sent data with its SYN, where `fast_open` allows it.
+    fast_open_accepted,
+    /// Flows whose first data went to the server with the SYN.
+    fast_open_sent,
     /// Flows whose client offered MPTCP, and got TCP.
     declined_mptcp,
     /// Flows whose client asked for TCP Fast Open, or tried it, in vain.

@@ -68,7 +68,7 @@ impl Others {
         server
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         match self {
             Others::None => true,
             Others::Of { all, next } => *next >= all.len(),
@@ -173,6 +173,14 @@ impl LiveFlow {
 
     pub(crate) fn fail(&mut self, cause: Cause) {
         self.flow.fail(cause);
+    }
+
+    /// So many of the client's bytes went with the SYN to the server.
+    pub(crate) fn early(&mut self, bytes: u64, counters: &Counters) {
+        self.flow.early(bytes);
+        received(counters, Leg::Client).add(bytes);
+        sent(counters, Leg::Server).add(bytes);
+        counters.fast_open_sent.add(1);
     }
 
     /// Takes in what epoll said of a leg.

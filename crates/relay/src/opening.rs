@@ -9,6 +9,8 @@ pub(crate) struct Opening {
     pub(crate) mptcp: bool,
     /// It asks for a TCP Fast Open cookie, or has one (RFC 7413).
     pub(crate) fast_open: bool,
+    /// It carries data.
+    pub(crate) data: bool,
     /// It has an option that is none of the above, and none that each leg negotiates for itself.
     pub(crate) other: bool,
 }
@@ -37,19 +39,21 @@ impl Opening {
     }
 
     fn parse(headers: &[u8]) -> Option<Opening> {
-        let (traffic_class, tcp) = match headers.first()? >> 4 {
+        let (traffic_class, end, tcp) = match headers.first()? >> 4 {
             4 => {
                 let length = usize::from(headers[0] & 15) * 4;
-                (*headers.get(1)?, headers.get(length..)?)
+                (*headers.get(1)?, length_at(headers, 2)?, headers.get(length..)?)
             }
             6 => {
                 let class = u16::from_be_bytes([headers[0], *headers.get(1)?]) >> 4;
-                (class as u8, behind_extensions(*headers.get(6)?, headers.get(40..)?)?)
+                let tcp = behind_extensions(*headers.get(6)?, headers.get(40..)?)?;
+                (class as u8, 40 + length_at(headers, 4)?, tcp)
             }
             _ => return None,
         };
         let mut opening = Opening { dscp: traffic_class >> 2, ..Opening::default() };
         let length = usize::from(tcp.get(12)? >> 4) * 4;
+        opening.data = end > headers.len() - tcp.len() + length;
         for kind in Options(tcp.get(20..length)?) {
             match kind {
                 kind::NOTHING
@@ -64,6 +68,11 @@ impl Opening {
         }
         Some(opening)
     }
+}
+
+/// The packet's length, or what is called so, where the header has it.
+fn length_at(headers: &[u8], offset: usize) -> Option<usize> {
+    Some(usize::from(u16::from_be_bytes([*headers.get(offset)?, *headers.get(offset + 1)?])))
 }
 
 /// The TCP header behind IPv6's extension headers (RFC 8200, 4).
@@ -115,11 +124,18 @@ mod tests {
     fn reads_both_versions() {
         let v4 = bytes(&[IPV4, TCP, USUAL].concat());
         assert_eq!(Opening::of(&v4), Opening { dscp: 46, ..Opening::default() });
+        // One more byte than there are headers.
+        let mut longer = v4.clone();
+        longer[3] += 1;
+        assert_eq!(Opening::of(&longer), Opening { dscp: 46, data: true, ..Opening::default() });
         // With a hop-by-hop and a destination header.
         let v6 = "6b80 0000 0038 0040 00000000000000000000000000000001 \
             00000000000000000000000000000001 3c00 0104 0000 0000 0600 0104 0000 0000";
         let v6 = bytes(&[v6, TCP, USUAL].concat());
         assert_eq!(Opening::of(&v6), Opening { dscp: 46, ..Opening::default() });
+        let mut longer = v6.clone();
+        longer[5] += 1;
+        assert_eq!(Opening::of(&longer), Opening { dscp: 46, data: true, ..Opening::default() });
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl Relay {
         {
             socket::probe(settings).map_err(|error| Error::Leg { leg, error })?;
         }
+        warn_of_fast_open(&config);
         let system = |what| move |error| Error::System { what, error };
         let intercepts =
             config.interception != InterceptionKind::None && !config.clients.is_empty();
@@ -379,6 +380,22 @@ fn load(config: &Config, workers: usize) -> Result<Way, InterceptionError> {
                 Ok(Way::Foreign)
             }
         },
+    }
+}
+
+/// Says what `fast_open` is in vain for.
+fn warn_of_fast_open(config: &Config) {
+    const CLIENT: u32 = 1;
+    const SERVER: u32 = 2;
+    let set = midspan_sys::sysctl::get("net.ipv4.tcp_fastopen");
+    if let Some(set) = set.ok().and_then(|set| set.parse::<u32>().ok())
+        && config.fast_open
+        && set & (CLIENT | SERVER) != CLIENT | SERVER
+    {
+        tracing::warn!(
+            "net.ipv4.tcp_fastopen is {set}: `fast_open` takes 3, which is 1 for the legs to servers \
+             and 2 for those of clients"
+        );
     }
 }
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use midspan_units::ByteSize;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, sockopt};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, sockopt};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use crate::config::{Dscp, LegConfig};
+use crate::config::{Config, Dscp, LegConfig};
 use crate::opening::{self, Opening};
 
 /// The kernel cuts it to `net.core.somaxconn`.
@@ -86,7 +86,8 @@ pub(crate) enum Place {
 /// A listener that takes connections to any address. All options that its accepted sockets need
 /// are set on it: they inherit them, and buffers must be known before the handshake for the
 /// window scale to fit.
-pub(crate) fn listen(family: Family, place: Place, leg: &LegConfig) -> io::Result<Listener> {
+pub(crate) fn listen(family: Family, place: Place, config: &Config) -> io::Result<Listener> {
+    let leg = &config.client_leg;
     let socket = family.socket(!matches!(place, Place::Open(_)))?;
     if family == Family::V6 {
         socket.set_only_v6(true)?;
@@ -96,6 +97,9 @@ pub(crate) fn listen(family: Family, place: Place, leg: &LegConfig) -> io::Resul
         mark(&socket, family, point)?;
     }
     midspan_sys::socket::save_syn(&socket)?;
+    if config.fast_open {
+        midspan_sys::socket::accept_fast_open(&socket, config.limits.half_open)?;
+    }
     match place {
         Place::Port(port) => {
             socket.set_reuse_address(true)?;
@@ -168,19 +172,13 @@ fn mark(socket: &Socket, family: Family, dscp: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts to connect to `server` from the client's own address and port.
-pub(crate) fn connect_as(
-    socket: Socket,
-    client: SocketAddr,
-    server: SocketAddr,
-    place: Place,
-) -> io::Result<OwnedFd> {
+/// Has a socket connect from the client's own address and port.
+pub(crate) fn bind_as(socket: &Socket, client: SocketAddr, place: Place) -> io::Result<()> {
     if place == Place::Port(client.port()) {
         // Our listener holds this port on every address.
         socket.set_reuse_port(true)?;
     }
-    socket.bind(&client.into())?;
-    connect(socket, server)
+    socket.bind(&client.into())
 }
 
 /// Starts to connect to `server`.
@@ -190,6 +188,38 @@ pub(crate) fn connect(socket: Socket, server: SocketAddr) -> io::Result<OwnedFd>
         result => result?,
     }
     Ok(socket.into())
+}
+
+/// Starts to connect to `server` with the first of what a client has sent, as much of it as the
+/// server is known to take with the SYN (RFC 7413); and says how much that is. It is then the kernel's
+/// to deliver, and no longer the client's socket's.
+pub(crate) fn connect_with_data_of(
+    client: impl AsFd,
+    socket: Socket,
+    server: SocketAddr,
+) -> io::Result<(OwnedFd, usize)> {
+    /// `MSG_FASTOPEN`
+    const FAST_OPEN: SendFlags = SendFlags::from_bits_retain(0x2000_0000);
+    /// More fits on no SYN.
+    const MOST: usize = 1460;
+    let mut buffer = [0; MOST];
+    let data = match rustix::net::recv(&client, &mut buffer, RecvFlags::PEEK) {
+        Ok((_, length)) if length > 0 => &mut buffer[..length],
+        // It comes after all, or an error is there to be met.
+        _ => return Ok((connect(socket, server)?, 0)),
+    };
+    match rustix::net::sendto(&socket, data, FAST_OPEN | SendFlags::NOSIGNAL, &server) {
+        Ok(sent) => match rustix::io::read(&client, &mut data[..sent])? {
+            read if read == sent => Ok((socket.into(), sent)),
+            // Nobody else reads.
+            _ => Err(io::Error::other("what was sent cannot be taken from the client's socket")),
+        },
+        // Without data, but asking for a cookie to send some next time.
+        Err(Errno::INPROGRESS) => Ok((socket.into(), 0)),
+        // net.ipv4.tcp_fastopen forbids it.
+        Err(Errno::OPNOTSUPP) => Ok((connect(socket, server)?, 0)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Sees whether a leg's sockets can be set up as configured, and warns of what falls short.

@@ -354,7 +354,7 @@ impl Worker {
         let subscriber = subscriber(client.ip());
         self.counters().accepted.add(1);
         self.counters().active.set(self.flows.len() as u64 + 1);
-        count_declined(self.counters(), opening);
+        count_declined(self.counters(), opening, self.shared.config.fast_open);
         let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
         match self.start(accepted, server_leg, to, due) {
             Ok(key) => self.connects.push_back((due, key)),
@@ -421,9 +421,20 @@ impl Worker {
     ) -> io::Result<Key> {
         let Accepted { socket: client_leg, client, server, opening } = accepted;
         let mut others = Others::of(to);
-        let mut connected = match others {
-            Others::None => socket::connect_as(server_leg, client, server, self.shared.place),
-            Others::Of { .. } => socket::connect(server_leg, server),
+        if matches!(others, Others::None) {
+            socket::bind_as(&server_leg, client, self.shared.place)?;
+        }
+        let mut early = 0;
+        // What one server may have got must not be sent to another as well.
+        let mut connected = if self.shared.config.fast_open && opening.data && others.is_empty() {
+            self.counters().fast_open_accepted.add(1);
+            let connected = socket::connect_with_data_of(&client_leg, server_leg, server);
+            connected.map(|(fd, sent)| {
+                early = sent as u64;
+                fd
+            })
+        } else {
+            socket::connect(server_leg, server)
         };
         while connected.is_err()
             && let Some(other) = others.next()
@@ -433,6 +444,9 @@ impl Worker {
         let client = subscriber(client.ip());
         let mut flow = LiveFlow::new(client, client_leg, connected?, self.marks, others, due);
         flow.dscp = opening.dscp;
+        if early > 0 {
+            flow.early(early, self.counters());
+        }
         self.flows.insert_with(|key| {
             for (leg, bit) in [(Leg::Client, 0), (Leg::Server, 1)] {
                 watch(&self.epoll, flow.fd(leg), key.to_bits() << 1 | bit, FLOW)?;
@@ -578,12 +592,12 @@ fn first_of(to: &Option<Arc<[SocketAddr]>>) -> Option<SocketAddr> {
 
 /// All places at which a worker listens.
 fn listeners(shared: &Shared) -> Result<Vec<Listener>, (String, io::Error)> {
-    let leg = &shared.config.client_leg;
+    let config = &shared.config;
     let mut listeners = Vec::new();
     for family in [Family::V4, Family::V6] {
         let is_wanted = |prefix: &IpNet| Family::of(prefix.addr()) == family;
-        if shared.config.clients.iter().any(is_wanted) {
-            let listener = socket::listen(family, shared.place, leg).map_err(|error| {
+        if config.clients.iter().any(is_wanted) {
+            let listener = socket::listen(family, shared.place, config).map_err(|error| {
                 let hint = "a port of any address (it takes CAP_NET_ADMIN, and one that is free)";
                 (hint.to_owned(), error)
             });
@@ -592,7 +606,7 @@ fn listeners(shared: &Shared) -> Result<Vec<Listener>, (String, io::Error)> {
     }
     for (address, to) in &shared.forwards {
         let family = Family::of(address.ip());
-        let mut listener = socket::listen(family, Place::Open(*address), leg)
+        let mut listener = socket::listen(family, Place::Open(*address), config)
             .map_err(|error| (address.to_string(), error))?;
         listener.to = Some(to.clone());
         listeners.push(listener);
@@ -605,11 +619,11 @@ fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Res
 }
 
 /// Counts what a client has offered and the relay does not carry across.
-fn count_declined(counters: &Counters, opening: Opening) {
+fn count_declined(counters: &Counters, opening: Opening, accepts_fast_open: bool) {
     let Opening { mptcp, fast_open, other, .. } = opening;
     for (offered, count) in [
         (mptcp, &counters.declined_mptcp),
-        (fast_open, &counters.declined_fast_open),
+        (fast_open && !accepts_fast_open, &counters.declined_fast_open),
         (other, &counters.declined_options),
     ] {
         if offered {

@@ -6,7 +6,8 @@ use crate::stream::{Stream, Watermarks};
 /// One split flow: what has crossed it, and what must happen next.
 ///
 /// The rules, all of them:
-/// - Nothing is read from either leg before the server leg is connected.
+/// - Nothing is read from either leg before the server leg is connected, but for what goes with its
+///   SYN ([`Flow::early`]).
 /// - Each direction ends by itself: a FIN read from one leg is sent on the other exactly once,
 ///   after the last byte, while the opposite direction goes on (half-close, RFC 9293, 3.6).
 /// - A reset, or any failure of a leg, ends the flow at once; both legs must then be reset, but for
@@ -89,6 +90,14 @@ impl Flow {
         if self.stage == Stage::Connecting {
             self.stage = Stage::Relaying;
         }
+    }
+
+    /// `bytes` were read from the client and went with the SYN of the server leg, which is connecting
+    /// (RFC 7413).
+    pub fn early(&mut self, bytes: u64) {
+        let stream = &mut self.streams[Leg::Client];
+        let moved = self.stage == Stage::Connecting && stream.receive(bytes) && stream.send(bytes);
+        self.insist(moved);
     }
 
     /// The flow failed: a leg was reset, the connect failed, the relay stops. The first cause

@@ -10,6 +10,8 @@ use proptest::prelude::*;
 enum Event {
     Connected,
     ConnectFailed,
+    /// Up to this many of the client's bytes go with the SYN of the server leg.
+    Early(u64),
     /// The leg's peer sends this many bytes.
     Offer(Leg, u64),
     /// The leg's peer will send no more.
@@ -35,6 +37,7 @@ fn leg() -> impl Strategy<Value = Leg> {
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         4 => Just(Event::Connected),
+        2 => (1u64..2000).prop_map(Event::Early),
         20 => (leg(), 1u64..5000).prop_map(|(leg, n)| Event::Offer(leg, n)),
         3 => leg().prop_map(Event::Close),
         30 => (leg(), 1u64..5000).prop_map(|(leg, n)| Event::Read(leg, n)),
@@ -99,6 +102,14 @@ impl Model {
             }
             Event::ConnectFailed if !self.connected => self.fail(Cause::ConnectFailed),
             Event::ConnectFailed => {}
+            Event::Early(wish) if !self.connected => {
+                let side = &mut self.sides[Leg::Client];
+                let bytes = wish.min(side.offered - side.received).min(self.limit);
+                side.received += bytes;
+                side.sent += bytes;
+                self.flow.early(bytes);
+            }
+            Event::Early(_) => {}
             Event::Stop => self.fail(Cause::Stopped),
             Event::Reset(leg) => self.fail(Cause::Reset(leg)),
             Event::Offer(from, bytes) if !self.sides[from].closed => {
@@ -249,7 +260,8 @@ proptest! {
             flow.received(Leg::Client, held);
             flow
         };
-        let mistakes: [&dyn Fn(&mut Flow); 4] = [
+        let mistakes: [&dyn Fn(&mut Flow); 5] = [
+            &|flow| flow.early(excess),
             &|flow| flow.sent(Leg::Server, held + excess),
             &|flow| flow.received(Leg::Client, 100 - held + excess),
             &|flow| flow.acknowledged(Leg::Server, excess),

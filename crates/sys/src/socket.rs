@@ -27,6 +27,16 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Resu
     set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
 }
 
+/// Has a listener take data that comes with a SYN, for up to `queue` connections whose handshake is
+/// under way (TCP_FASTOPEN; RFC 7413). Whether it is done is for `net.ipv4.tcp_fastopen` to say.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn accept_fast_open(listener: impl AsFd, queue: u32) -> io::Result<()> {
+    let queue = libc::c_int::try_from(queue).unwrap_or(libc::c_int::MAX);
+    set(listener, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, queue)
+}
+
 /// Has a listener keep the headers of each connection's SYN for [`saved_syn`] (TCP_SAVE_SYN).
 ///
 /// # Errors

@@ -55,6 +55,10 @@ pub struct Config {
     /// How long a server may take to answer before the client is reset.
     #[serde(default = "default_connect_timeout")]
     pub connect_timeout: Span,
+    /// Whether clients may send data with their SYN, and whether it is then sent with the SYN to the
+    /// server (TCP Fast Open, RFC 7413), as far as `net.ipv4.tcp_fastopen` allows either.
+    #[serde(default)]
+    pub fast_open: bool,
     /// The connections of clients.
     #[serde(default)]
     pub client_leg: LegConfig,
@@ -206,6 +210,7 @@ impl Config {
             buffer: default_buffer(),
             drain_timeout: default_drain_timeout(),
             connect_timeout: default_connect_timeout(),
+            fast_open: false,
             client_leg: LegConfig::default(),
             server_leg: LegConfig::default(),
             limits: LimitsConfig::default(),

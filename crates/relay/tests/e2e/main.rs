@@ -5,6 +5,7 @@
 mod boundaries;
 mod death;
 mod ends;
+mod fast_open;
 mod forward;
 mod idle;
 mod legs;
