@@ -1,10 +1,11 @@
 #!/bin/sh
 # The pure crates decide; they read no clock, do no I/O and hold no unsafe code. This proves it:
-# by what they depend on, and by a search of their sources.
+# by what they depend on, and by a search of their sources. Only `cc` has a module `ffi.rs`, in which it
+# calls its own C.
 set -eu
 cd "$(dirname "$0")/.."
 
-pure="units path split scenario report observe"
+pure="units path cc split scenario report observe"
 failed=0
 
 for crate in $pure; do
@@ -20,8 +21,11 @@ for crate in $pure; do
         echo "crates/$crate is pure but depends on libc" >&2
         failed=1
     fi
+    except=
+    [ "$crate" = cc ] && except=--exclude=ffi.rs
+    # shellcheck disable=SC2086
     if grep -rnE 'Instant::now|SystemTime::now|std::(fs|net|process|thread|env)|unsafe ' \
-        --include='*.rs' "crates/$crate/src"; then
+        --include='*.rs' $except "crates/$crate/src"; then
         echo "crates/$crate is pure but does the above" >&2
         failed=1
     fi

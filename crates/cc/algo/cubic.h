@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* CUBIC: RFC 9438, with its names. */
+#pragma once
+
+#include "hystart.h"
+
+/* Section 4.6: beta_cubic = 0.7. Section 4.1: C = 0.4, here as 2/5. */
+#define CUBIC_BETA_NUMERATOR 7u
+#define CUBIC_BETA_DENOMINATOR 10u
+/* Section 4.3: alpha_cubic = 3 x (1 - beta_cubic) / (1 + beta_cubic) = 9/17. */
+#define CUBIC_ALPHA_NUMERATOR 9u
+#define CUBIC_ALPHA_DENOMINATOR 17u
+
+/* Time is counted in 1024ths of a second, windows on the curve in 1024ths of a packet. */
+#define CUBIC_TICK_SHIFT 10
+#define CUBIC_WINDOW_SHIFT 10
+/* C x t^3 is computed for up to so many ticks, 34 minutes. */
+#define CUBIC_TICKS_MOST (1u << 21)
+/* A part of a packet that `credit` counts. */
+#define CUBIC_CREDIT_SHIFT 20
+
+/* What is put back if a reduction was a mistake (section 4.9). */
+struct cubic_curve {
+	u64 epoch_ns;   /* when this stage of congestion avoidance began; 0: it did not yet */
+	u32 w_max;      /* the window before the last reduction; 0: there was none */
+	u32 k;          /* ticks from the epoch until the curve is at w_max */
+	u32 w_est;      /* the window that Reno would have */
+	u32 cwnd_prior; /* the window when the threshold was set */
+};
+
+struct cubic {
+	struct cubic_curve curve;
+	u64 last_ns;    /* when `grow` was called last */
+	u32 credit;     /* part of a packet by which the window is to grow */
+	u32 est_credit; /* packets acknowledged towards the next increment of `w_est` */
+	struct hystart hystart;
+	u32 prior_cwnd;
+	struct cubic_curve prior;
+};
+
+/* Section 4.2, equation 2: K, the time from a window of `cwnd` to one of `w_max`. */
+CC_INLINE u32 cubic_k(u32 w_max, u32 cwnd)
+{
+	u64 packets = min32(sub_sat32(w_max, cwnd), CC_CWND_MOST);
+
+	return cube_root((packets << (3 * CUBIC_TICK_SHIFT)) / 2 * 5);
+}
+
+/* Equation 1: W_cubic(t), in 1024ths of a packet. */
+CC_INLINE u64 cubic_window(const struct cubic_curve *curve, u64 ticks)
+{
+	u64 distance = ticks < curve->k ? curve->k - ticks : ticks - curve->k;
+	u64 plateau = (u64)curve->w_max << CUBIC_WINDOW_SHIFT, offset;
+
+	distance = min64(distance, CUBIC_TICKS_MOST - 1);
+	offset = distance * distance * distance / 5 * 2 >>
+		 (3 * CUBIC_TICK_SHIFT - CUBIC_WINDOW_SHIFT);
+	return ticks < curve->k ? sub_sat(plateau, offset) : plateau + offset;
+}
+
+CC_INLINE u64 cubic_ticks(u64 ns)
+{
+	return mul_sat(ns / NSEC_PER_USEC, 1u << CUBIC_TICK_SHIFT) / USEC_PER_SEC;
+}
+
+CC_INLINE void cubic_begin_epoch(struct cubic *cubic, const struct cc *cc)
+{
+	struct cubic_curve *curve = &cubic->curve;
+
+	curve->epoch_ns = max64(cc->now_ns, 1);
+	curve->w_est = cc->cwnd;
+	/* Also where there was no reduction: K = 0 and W_max = cwnd (sections 4.7, 4.10). */
+	if (curve->w_max < cc->cwnd)
+		curve->w_max = cc->cwnd;
+	curve->k = cubic_k(curve->w_max, cc->cwnd);
+	cubic->credit = cubic->est_credit = 0;
+}
+
+/* Section 4.3, equation 4. `alpha_cubic` becomes 1 at the window before the reduction. */
+CC_INLINE void cubic_estimate_reno(struct cubic *cubic, const struct cc *cc, u32 acked)
+{
+	struct cubic_curve *curve = &cubic->curve;
+	u64 price = (u64)cc->cwnd;
+	u64 sum = (u64)cubic->est_credit + acked;
+
+	if (curve->w_est < curve->cwnd_prior || cc->config.cubic_constant_alpha)
+		price = price * CUBIC_ALPHA_DENOMINATOR / CUBIC_ALPHA_NUMERATOR;
+	price = max64(price, 1);
+	curve->w_est = min32(narrow(curve->w_est + sum / price), CC_CWND_MOST);
+	cubic->est_credit = narrow(sum % price);
+}
+
+/* Sections 4.2 - 4.5. */
+CC_INLINE void cubic_avoid_congestion(struct cubic *cubic, struct cc *cc, u32 acked)
+{
+	struct cubic_curve *curve = &cubic->curve;
+	u64 cwnd = (u64)cc->cwnd << CUBIC_WINDOW_SHIFT;
+	u64 elapsed, target, sum;
+
+	if (!curve->epoch_ns)
+		cubic_begin_epoch(cubic, cc);
+	cubic_estimate_reno(cubic, cc, acked);
+	elapsed = sub_sat(cc->now_ns, curve->epoch_ns);
+	/* Reno-friendly region. */
+	if (cubic_window(curve, cubic_ticks(elapsed)) <
+	    (u64)curve->w_est << CUBIC_WINDOW_SHIFT) {
+		if (curve->w_est > cc->cwnd)
+			cc->cwnd = cc_window(cc, curve->w_est);
+		return;
+	}
+	target = cubic_window(curve, cubic_ticks(add_sat(elapsed, (u64)cc->srtt_us * NSEC_PER_USEC)));
+	target = min64(max64(target, cwnd), cwnd + cwnd / 2);
+	sum = mul_div(target - cwnd, acked, cc->cwnd);
+	sum = (sum << (CUBIC_CREDIT_SHIFT - CUBIC_WINDOW_SHIFT)) + cubic->credit;
+	cc->cwnd = cc_window(cc, cc->cwnd + (sum >> CUBIC_CREDIT_SHIFT));
+	cubic->credit = (u32)(sum & ((1u << CUBIC_CREDIT_SHIFT) - 1));
+}
+
+CC_INLINE void cubic_measure(struct cubic *cubic, struct cc *cc, const struct cc_sample *sample)
+{
+	if (sample->rtt_us && cc_in_slow_start(cc))
+		hystart_measure(&cubic->hystart, cc, sample->rtt_us);
+}
+
+CC_INLINE void cubic_grow(struct cubic *cubic, struct cc *cc, const struct cc_sample *sample)
+{
+	u64 since = sub_sat(cc->now_ns, cubic->last_ns);
+	u32 acked = sample->acked;
+
+	cubic->last_ns = cc->now_ns;
+	if (!sample->cwnd_limited) {
+		/* Time in which the window was not used does not count (section 5.8). */
+		if (cubic->curve.epoch_ns)
+			cubic->curve.epoch_ns = add_sat(cubic->curve.epoch_ns, since);
+		return;
+	}
+	if (cc_in_slow_start(cc)) {
+		acked = hystart_allowance(&cubic->hystart, acked);
+		acked = cc_slow_start(cc, acked);
+	}
+	if (acked)
+		cubic_avoid_congestion(cubic, cc, acked);
+}
+
+/* Sections 4.6 and 4.7 (multiplicative decrease, fast convergence). */
+CC_INLINE u32 cubic_ssthresh(struct cubic *cubic, struct cc *cc)
+{
+	struct cubic_curve *curve = &cubic->curve;
+
+	cubic->prior = *curve;
+	cubic->prior_cwnd = cc->cwnd;
+	/* W_max = cwnd x (1 + beta_cubic) / 2. */
+	if (cc->cwnd < curve->w_max && cc->config.cubic_fast_convergence)
+		curve->w_max = (u32)((u64)cc->cwnd * 17 / 20);
+	else
+		curve->w_max = cc->cwnd;
+	curve->cwnd_prior = cc->cwnd;
+	curve->epoch_ns = 0;
+	return cc_fraction(cc, CUBIC_BETA_NUMERATOR, CUBIC_BETA_DENOMINATOR);
+}
+
+/* Section 4.9. */
+CC_INLINE u32 cubic_undo(struct cubic *cubic, struct cc *cc)
+{
+	cubic->curve = cubic->prior;
+	return max32(cc->cwnd, cubic->prior_cwnd);
+}
+
+CC_INLINE void cubic_event(struct cubic *cubic, struct cc *cc, enum cc_event event, u64 idle_ns)
+{
+	if (event == CC_STATE && cc->state == CC_LOSS) {
+		/* Section 4.8: after a timeout W_max is the window where congestion avoidance begins. */
+		cubic->curve.w_max = 0;
+		cubic->curve.epoch_ns = 0;
+		hystart_reset(&cubic->hystart);
+	} else if (event == CC_TX_START || event == CC_CWND_RESTART) {
+		/* Nor does idle time (section 5.8). */
+		if (cubic->curve.epoch_ns)
+			cubic->curve.epoch_ns = min64(add_sat(cubic->curve.epoch_ns, idle_ns), cc->now_ns);
+		cubic->last_ns = cc->now_ns;
+	}
+}

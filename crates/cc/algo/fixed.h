@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Integers, and arithmetic on them that neither overflows nor divides by zero. There is no floating
+ * point, no signed division and no 128-bit type, since BPF has none of them. */
+#pragma once
+
+typedef __UINT8_TYPE__ u8;
+typedef __UINT16_TYPE__ u16;
+typedef __UINT32_TYPE__ u32;
+typedef __UINT64_TYPE__ u64;
+typedef __INT32_TYPE__ s32;
+
+#define CC_INLINE static inline __attribute__((always_inline, unused))
+
+#define U32_MOST 0xffffffffu
+#define U64_MOST 0xffffffffffffffffull
+
+#define USEC_PER_SEC 1000000u
+#define NSEC_PER_USEC 1000u
+#define NSEC_PER_MSEC 1000000u
+#define NSEC_PER_SEC 1000000000u
+
+CC_INLINE u32 min32(u32 a, u32 b)
+{
+	return a < b ? a : b;
+}
+
+CC_INLINE u32 max32(u32 a, u32 b)
+{
+	return a > b ? a : b;
+}
+
+CC_INLINE u64 min64(u64 a, u64 b)
+{
+	return a < b ? a : b;
+}
+
+CC_INLINE u64 max64(u64 a, u64 b)
+{
+	return a > b ? a : b;
+}
+
+/* The nearest 32-bit number. */
+CC_INLINE u32 narrow(u64 value)
+{
+	return value > U32_MOST ? U32_MOST : (u32)value;
+}
+
+/* a + b, or the greatest number there is. */
+CC_INLINE u64 add_sat(u64 a, u64 b)
+{
+	return a > U64_MOST - b ? U64_MOST : a + b;
+}
+
+CC_INLINE u32 add_sat32(u32 a, u32 b)
+{
+	return a > U32_MOST - b ? U32_MOST : a + b;
+}
+
+/* a - b, or 0. */
+CC_INLINE u64 sub_sat(u64 a, u64 b)
+{
+	return a > b ? a - b : 0;
+}
+
+CC_INLINE u32 sub_sat32(u32 a, u32 b)
+{
+	return a > b ? a - b : 0;
+}
+
+/* a * b, or the greatest number there is. */
+CC_INLINE u64 mul_sat(u64 a, u64 b)
+{
+	return b && a > U64_MOST / b ? U64_MOST : a * b;
+}
+
+/* a / b; by zero, the greatest number there is. */
+CC_INLINE u64 div_sat(u64 a, u64 b)
+{
+	return b ? a / b : U64_MOST;
+}
+
+/* a * b / c. Exact if a * b fits in 64 bits, else within c / 2^28 and a part in 2^28; the greatest number
+ * there is if the quotient does not fit, or c is zero. */
+CC_INLINE u64 mul_div(u64 a, u64 b, u64 c)
+{
+	u64 whole, rest;
+	u32 shift = 0;
+
+	if (!c)
+		return U64_MOST;
+	if (!b || a <= U64_MOST / b)
+		return a * b / c;
+	whole = mul_sat(a / c, b);
+	rest = a % c;
+	whole = add_sat(whole, mul_sat(rest, b / c));
+	b %= c;
+	/* Both factors are below c now. */
+	if (c >> 32) {
+		shift = 32 - (u32)__builtin_clz((u32)(c >> 32));
+		return add_sat(whole, mul_sat((rest >> shift) * (b >> shift) / (c >> shift),
+					      1ull << shift));
+	}
+	return add_sat(whole, rest * b / c);
+}
+
+/* Whether the sequence number `a` is before `b` (RFC 9293, section 3.4): both wrap. */
+CC_INLINE int before(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
+}
+
+/* The greatest number whose cube is not above `a`, found bit by bit: at most 2^21. */
+CC_INLINE u32 cube_root(u64 a)
+{
+	u64 root = 0;
+
+	for (int shift = 63; shift >= 0; shift -= 3) {
+		u64 trial;
+
+		root <<= 1;
+		trial = 3 * root * (root + 1) + 1;
+		if (a >> shift >= trial) {
+			a -= trial << shift;
+			root++;
+		}
+	}
+	return (u32)root;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Leaving slow start before the queue overflows: HyStart (Ha, Rhee, "Taming the elephants: New TCP
+ * slow start", Computer Networks 55, 2011) and HyStart++ (RFC 9406). */
+#pragma once
+
+#include "cc.h"
+
+/* RFC 9406, section 4.3; HyStart has the same bounds in today's implementations. */
+#define HYSTART_MIN_RTT_THRESH_US 4000u
+#define HYSTART_MAX_RTT_THRESH_US 16000u
+#define HYSTART_RTT_DIVISOR 8u
+#define HYSTART_RTT_SAMPLES 8u
+#define HYSTART_CSS_GROWTH_DIVISOR 4u
+#define HYSTART_CSS_ROUNDS 5u
+/* HyStart, section 4: acknowledgements so close together are of one train, and below so many packets
+ * nothing is looked for. */
+#define HYSTART_TRAIN_GAP_US 2000u
+#define HYSTART_LOW_WINDOW 16u
+
+struct hystart {
+	u32 window_end;    /* where the round ends: `snd_nxt` when it began */
+	u32 round_start_us;
+	u32 train_us;      /* when the last acknowledgement of the train came */
+	u32 current_us;    /* least round-trip time of this round; 0: none yet */
+	u32 last_us;       /* of the round before; HyStart: of the connection */
+	u32 baseline_us;   /* HyStart++: `current_us` when conservative slow start began */
+	u8 samples;        /* of the round-trip time in this round */
+	u8 css_rounds;     /* HyStart++: rounds of conservative slow start left; 0 outside of it */
+	u8 begun;
+	u8 credit;         /* packets acknowledged towards the next increment while conservative */
+};
+
+CC_INLINE u32 hystart_now_us(const struct cc *cc)
+{
+	return (u32)(cc->now_ns / NSEC_PER_USEC);
+}
+
+/* How much longer a round-trip must be to speak of a queue. */
+CC_INLINE u32 hystart_threshold_us(u32 rtt_us)
+{
+	u32 part = rtt_us / HYSTART_RTT_DIVISOR;
+
+	return min32(max32(part, HYSTART_MIN_RTT_THRESH_US), HYSTART_MAX_RTT_THRESH_US);
+}
+
+CC_INLINE void hystart_round(struct hystart *hystart, const struct cc *cc)
+{
+	hystart->window_end = cc->snd_nxt;
+	hystart->round_start_us = hystart->train_us = hystart_now_us(cc);
+	hystart->current_us = 0;
+	hystart->samples = 0;
+	hystart->begun = 1;
+}
+
+CC_INLINE void hystart_reset(struct hystart *hystart)
+{
+	hystart->begun = 0;
+	hystart->last_us = 0;
+	hystart->css_rounds = 0;
+	hystart->credit = 0;
+}
+
+CC_INLINE void hystart_sample(struct hystart *hystart, u32 rtt_us)
+{
+	if (!hystart->current_us || rtt_us < hystart->current_us)
+		hystart->current_us = rtt_us;
+	if (hystart->samples < HYSTART_RTT_SAMPLES)
+		hystart->samples++;
+}
+
+/* HyStart: whether the pipe is full, by a train of acknowledgements that is as long as the way there,
+ * or by a round-trip time that has grown. */
+CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc, u32 rtt_us)
+{
+	u32 now_us = hystart_now_us(cc);
+
+	if (!hystart->begun || before(hystart->window_end, cc->snd_una))
+		hystart_round(hystart, cc);
+	if (!hystart->last_us || rtt_us < hystart->last_us)
+		hystart->last_us = rtt_us;
+	if (cc->cwnd < HYSTART_LOW_WINDOW)
+		return 0;
+	if (now_us - hystart->train_us <= HYSTART_TRAIN_GAP_US) {
+		hystart->train_us = now_us;
+		if (now_us - hystart->round_start_us > hystart->last_us / 2)
+			return 1;
+	}
+	hystart_sample(hystart, rtt_us);
+	return hystart->samples >= HYSTART_RTT_SAMPLES &&
+	       hystart->current_us > hystart->last_us + hystart_threshold_us(hystart->last_us);
+}
+
+/* RFC 9406, section 4.2: whether conservative slow start has lasted long enough. */
+CC_INLINE int hystart_plus_plus_full(struct hystart *hystart, const struct cc *cc, u32 rtt_us)
+{
+	if (!hystart->begun || before(hystart->window_end, cc->snd_una)) {
+		if (hystart->begun)
+			hystart->last_us = hystart->current_us;
+		if (hystart->css_rounds && --hystart->css_rounds == 0)
+			return 1;
+		hystart_round(hystart, cc);
+	}
+	hystart_sample(hystart, rtt_us);
+	if (hystart->samples < HYSTART_RTT_SAMPLES)
+		return 0;
+	if (hystart->css_rounds) {
+		/* The delay was a passing one: back to slow start. */
+		if (hystart->current_us < hystart->baseline_us)
+			hystart->css_rounds = 0;
+	} else if (hystart->last_us &&
+		   hystart->current_us >=
+			   hystart->last_us + hystart_threshold_us(hystart->last_us)) {
+		hystart->baseline_us = hystart->current_us;
+		hystart->css_rounds = HYSTART_CSS_ROUNDS;
+	}
+	return 0;
+}
+
+/* To be told of every round-trip time measured in slow start: lowers the threshold to the window
+ * when it is time for congestion avoidance. */
+CC_INLINE void hystart_measure(struct hystart *hystart, struct cc *cc, u32 rtt_us)
+{
+	int full = 0;
+
+	if (cc->config.hystart == CC_HYSTART_CLASSIC)
+		full = hystart_classic_full(hystart, cc, rtt_us);
+	else if (cc->config.hystart == CC_HYSTART_PLUS_PLUS)
+		full = hystart_plus_plus_full(hystart, cc, rtt_us);
+	if (full)
+		cc->ssthresh = cc->cwnd;
+}
+
+/* Of `acked` packets, for how many slow start may grow. */
+CC_INLINE u32 hystart_allowance(struct hystart *hystart, u32 acked)
+{
+	u32 sum;
+
+	if (!hystart->css_rounds)
+		return acked;
+	sum = add_sat32(acked, hystart->credit);
+	hystart->credit = sum % HYSTART_CSS_GROWTH_DIVISOR;
+	return sum / HYSTART_CSS_GROWTH_DIVISOR;
+}

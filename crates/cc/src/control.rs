@@ -1,0 +1,242 @@
+use midspan_units::{Rate, Span};
+
+use crate::ffi;
+use crate::{Config, Connection, Sample};
+
+/// Who changes the window, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// As with Linux's `cong_avoid`: the control grows the window, slow start included; the stack
+    /// reduces it to the threshold (PRR, RFC 9937) and after a timeout.
+    Window,
+    /// As with Linux's `cong_control`: the control sets window and pacing rate throughout, recovery
+    /// included; the stack does no PRR.
+    Rate,
+}
+
+/// What the stack is doing about the window, as Linux has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Nothing is wrong.
+    Open,
+    /// Duplicate acknowledgements or SACK, nothing held lost yet.
+    Disorder,
+    /// Reducing the window because of ECN.
+    Cwr,
+    /// Reducing it because of loss, and repairing that by fast retransmission.
+    Recovery,
+    /// After a retransmission timeout.
+    Loss,
+}
+
+/// `enum cc_event`.
+enum Event {
+    TxStart,
+    CwndRestart,
+    Reduced,
+    State,
+    EcnCe,
+    EcnNoCe,
+}
+
+/// There is no control of that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no congestion control is called `{name}`: there are {}", crate::names().collect::<Vec<_>>().join(", "))]
+pub struct Unknown {
+    /// The name asked for.
+    pub name: String,
+}
+
+/// The congestion control of one connection.
+///
+/// It holds window, threshold and pacing rate. The stack asks for them after every call, and tells
+/// of whatever it changes itself. In the order of a connection's life:
+///
+/// 1. [`Control::new`], [`established`](Control::established) when the handshake is over;
+/// 2. [`on_ack`](Control::on_ack) with every acknowledgement that acknowledges something, in every
+///    state, after the stack has marked losses and entered or left recovery because of it;
+/// 3. [`on_reduction`](Control::on_reduction) when loss, ECN-Echo or a timeout is to reduce the
+///    window. The stack then does PRR towards [`ssthresh`](Control::ssthresh), or sets a window of
+///    one packet after a timeout, with [`set_cwnd`](Control::set_cwnd) (after a timeout with either
+///    [`Kind`]; PRR only with [`Kind::Window`]);
+/// 4. [`on_reduced`](Control::on_reduced) when PRR is over (with [`Kind::Window`] the stack has set the
+///    window to the threshold), [`on_undo`](Control::on_undo) when a reduction proves wrong, and
+///    [`set_state`](Control::set_state) for every other change of state;
+/// 5. [`on_transmit_start`](Control::on_transmit_start) or [`on_restart`](Control::on_restart) when
+///    sending begins again after a pause.
+#[derive(Clone)]
+pub struct Control {
+    algorithm: &'static ffi::Algorithm,
+    state: ffi::State,
+    cc: ffi::Cc,
+    now_in: State,
+}
+
+impl Control {
+    /// The window never grows beyond this, in packets.
+    pub const CWND_MOST: u32 = 1 << 30;
+    /// The threshold before there was any loss.
+    pub const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
+
+    /// The control called `name` (see [`names`](crate::names)), with a window of ten packets
+    /// (RFC 6928).
+    pub fn new(name: &str, config: &Config) -> Result<Self, Unknown> {
+        let algorithm = ffi::algorithms()
+            .find(|algorithm| algorithm.name() == name)
+            .ok_or_else(|| Unknown { name: name.to_owned() })?;
+        Ok(Control {
+            algorithm,
+            state: [0; ffi::STATE_WORDS],
+            cc: ffi::Cc {
+                cwnd: 10,
+                ssthresh: Control::SSTHRESH_INFINITE,
+                pacing_rate: 0,
+                now_ns: 0,
+                mss: 0,
+                state: State::Open as u32,
+                cwnd_most: Control::CWND_MOST,
+                in_flight: 0,
+                delivered: 0,
+                snd_una: 0,
+                snd_nxt: 0,
+                srtt_us: 0,
+                min_rtt_us: 0,
+                config: config.into(),
+            },
+            now_in: State::Open,
+        })
+    }
+
+    /// The name it was made by.
+    pub fn name(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    /// Who changes the window.
+    pub fn kind(&self) -> Kind {
+        if self.algorithm.kind() == 0 { Kind::Window } else { Kind::Rate }
+    }
+
+    /// The window: packets that may be in flight; at least 1.
+    pub fn cwnd(&self) -> u32 {
+        self.cc.cwnd
+    }
+
+    /// The threshold of slow start, in packets.
+    pub fn ssthresh(&self) -> u32 {
+        self.cc.ssthresh
+    }
+
+    /// With [`Kind::Rate`] the rate at which to send payload, or `None` for as fast as the window
+    /// allows. With [`Kind::Window`] a rate never to exceed, or `None`: pace as you like.
+    pub fn pacing_rate(&self) -> Option<Rate> {
+        (self.cc.pacing_rate > 0).then(|| Rate::from_bps(self.cc.pacing_rate.saturating_mul(8)))
+    }
+
+    /// The state that the stack told of last.
+    pub fn state(&self) -> State {
+        self.now_in
+    }
+
+    /// Whether the window is below the threshold.
+    pub fn in_slow_start(&self) -> bool {
+        self.cc.cwnd < self.cc.ssthresh
+    }
+
+    /// The stack's own choice of window: PRR, after a timeout, after idleness, at the start.
+    /// In packets; at least 1 is kept.
+    pub fn set_cwnd(&mut self, packets: u32) {
+        self.cc.cwnd = packets.clamp(1, Control::CWND_MOST);
+    }
+
+    /// The stack's own choice of threshold, when it undoes a reduction. In packets.
+    pub fn set_ssthresh(&mut self, packets: u32) {
+        self.cc.ssthresh = packets;
+    }
+
+    /// The connection is established; window and threshold are what the stack wants at the start.
+    pub fn established(&mut self, connection: &Connection) {
+        connection.write_to(&mut self.cc);
+        self.algorithm.init(&mut self.state, &mut self.cc);
+    }
+
+    /// An acknowledgement that acknowledged something. A [`Kind::Window`] control grows the window
+    /// unless the state is [`State::Cwr`] or [`State::Recovery`].
+    pub fn on_ack(&mut self, connection: &Connection, sample: &Sample) {
+        let sample = ffi::Sample::from(sample);
+        connection.write_to(&mut self.cc);
+        self.algorithm.measure(&mut self.state, &mut self.cc, &sample);
+        let reducing = matches!(self.now_in, State::Cwr | State::Recovery);
+        if self.kind() == Kind::Rate || !reducing {
+            self.algorithm.advance(&mut self.state, &mut self.cc, &sample);
+        }
+    }
+
+    /// A reduction begins: `state` is [`State::Recovery`], [`State::Cwr`] or [`State::Loss`]. Sets
+    /// the threshold and returns it. The window is the stack's to change (see [`Kind`]).
+    pub fn on_reduction(&mut self, connection: &Connection, state: State) -> u32 {
+        connection.write_to(&mut self.cc);
+        self.cc.ssthresh = self.algorithm.ssthresh(&mut self.state, &mut self.cc);
+        self.set_state(connection, state);
+        self.cc.ssthresh
+    }
+
+    /// A reduction because of loss or ECN is over: with [`Kind::Window`] the stack has set the window
+    /// to the threshold. `state` is the one that follows.
+    pub fn on_reduced(&mut self, connection: &Connection, state: State) {
+        self.event(connection, Event::Reduced, Span::ZERO);
+        self.set_state(connection, state);
+    }
+
+    /// The last reduction was a mistake: sets the window as it was, and returns it. The threshold
+    /// is the stack's to put back. `state` is the one that follows.
+    pub fn on_undo(&mut self, connection: &Connection, state: State) -> u32 {
+        connection.write_to(&mut self.cc);
+        let cwnd = self.algorithm.undo(&mut self.state, &mut self.cc);
+        self.set_cwnd(cwnd);
+        self.set_state(connection, state);
+        self.cc.cwnd
+    }
+
+    /// The stack is in `state` now, for another reason than the above.
+    pub fn set_state(&mut self, connection: &Connection, state: State) {
+        self.now_in = state;
+        self.cc.state = state as u32;
+        self.event(connection, Event::State, Span::ZERO);
+    }
+
+    /// A packet is sent when none was in flight, `idle` after the last.
+    pub fn on_transmit_start(&mut self, connection: &Connection, idle: Span) {
+        self.event(connection, Event::TxStart, idle);
+    }
+
+    /// The same, but after more than a retransmission timeout: the stack has reduced the window
+    /// (RFC 2861) with [`set_cwnd`](Control::set_cwnd).
+    pub fn on_restart(&mut self, connection: &Connection, idle: Span) {
+        self.event(connection, Event::CwndRestart, idle);
+    }
+
+    /// This end received a packet, marked CE or not, and its acknowledgement is still to be sent
+    /// (RFC 8257, section 3.2: DCTCP at the receiver).
+    pub fn on_packet_received(&mut self, connection: &Connection, ce: bool) {
+        self.event(connection, if ce { Event::EcnCe } else { Event::EcnNoCe }, Span::ZERO);
+    }
+
+    fn event(&mut self, connection: &Connection, event: Event, idle: Span) {
+        connection.write_to(&mut self.cc);
+        self.algorithm.event(&mut self.state, &mut self.cc, event as u32, idle.as_nanos());
+    }
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control")
+            .field("name", &self.name())
+            .field("cwnd", &self.cwnd())
+            .field("ssthresh", &self.ssthresh())
+            .field("pacing_rate", &self.pacing_rate())
+            .field("state", &self.now_in)
+            .finish_non_exhaustive()
+    }
+}

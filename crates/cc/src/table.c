@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The algorithms as functions and a table of them, for callers on the host. `ffi.rs` has the same
+ * declarations. */
+#include "cc.h"
+#include "cubic.h"
+#include "feedback.h"
+#include "reno.h"
+
+#define STATE_WORDS 64
+
+union state {
+	u64 words[STATE_WORDS];
+};
+
+struct algorithm {
+	const char *name;
+	u32 kind; /* enum cc_kind */
+	void (*init)(void *, struct cc *);
+	void (*measure)(void *, struct cc *, const struct cc_sample *);
+	void (*advance)(void *, struct cc *, const struct cc_sample *); /* `grow` or `control` */
+	u32 (*ssthresh)(void *, struct cc *);
+	u32 (*undo)(void *, struct cc *);
+	void (*event)(void *, struct cc *, enum cc_event, u64);
+};
+
+#define INIT(algo)                                                                                 \
+	static void algo##_init_of(void *state, struct cc *cc) { algo##_init(state, cc); }
+#define ON_SAMPLE(algo, function)                                                                  \
+	static void algo##_##function##_of(void *state, struct cc *cc,                             \
+					   const struct cc_sample *sample)                         \
+	{                                                                                          \
+		algo##_##function(state, cc, sample);                                              \
+	}
+#define REDUCE(algo)                                                                               \
+	_Static_assert(sizeof(struct algo) <= sizeof(union state), #algo " is too large");         \
+	static u32 algo##_ssthresh_of(void *state, struct cc *cc)                                  \
+	{                                                                                          \
+		return algo##_ssthresh(state, cc);                                                 \
+	}                                                                                          \
+	static u32 algo##_undo_of(void *state, struct cc *cc) { return algo##_undo(state, cc); }
+#define EVENT(algo)                                                                                \
+	static void algo##_event_of(void *state, struct cc *cc, enum cc_event event, u64 idle_ns)  \
+	{                                                                                          \
+		algo##_event(state, cc, event, idle_ns);                                           \
+	}
+
+REDUCE(reno) ON_SAMPLE(reno, grow)
+REDUCE(cubic) ON_SAMPLE(cubic, measure) ON_SAMPLE(cubic, grow) EVENT(cubic)
+
+#define ALGORITHM(algo, its_kind, its_advance)                                                     \
+	.name = #algo, .kind = its_kind, .advance = algo##_##its_advance##_of,                     \
+	.ssthresh = algo##_ssthresh_of, .undo = algo##_undo_of
+
+static const struct algorithm algorithms[] = {
+	{ ALGORITHM(reno, CC_WINDOW, grow) },
+	{ ALGORITHM(cubic, CC_WINDOW, grow), .measure = cubic_measure_of, .event = cubic_event_of },
+};
+
+/* The algorithm in place `index` of the table, or null behind its end. */
+const struct algorithm *midspan_cc_algorithm(u32 index)
+{
+	return index < sizeof(algorithms) / sizeof(*algorithms) ? &algorithms[index] : 0;
+}
+
+struct cc_config midspan_cc_default_config(void)
+{
+	return (struct cc_config)CC_CONFIG_DEFAULT;
+}
+
+/* Sizes of what is shared with Rust, which a test there compares. */
+struct sizes {
+	u64 algorithm, config, cc, sample, state, feedback_value;
+};
+
+struct sizes midspan_cc_sizes(void)
+{
+	return (struct sizes){ sizeof(struct algorithm), sizeof(struct cc_config), sizeof(struct cc),
+			       sizeof(struct cc_sample), sizeof(union state),
+			       sizeof(struct feedback_value) };
+}
+
+/* What the map's value says at `now_ns`, in `said`. */
+void midspan_cc_feedback_at(const struct feedback_value *value, u64 now_ns,
+			    struct cc_feedback *said)
+{
+	*said = feedback_at(value, now_ns);
+}
+
+/* Arithmetic, for its tests. */
+u64 midspan_cc_mul_div(u64 a, u64 b, u64 c)
+{
+	return mul_div(a, b, c);
+}
+
+u32 midspan_cc_cube_root(u64 a)
+{
+	return cube_root(a);
+}

@@ -1,0 +1,96 @@
+//! The algorithms against the worked examples and formulas of their papers, on a path without a
+//! queue, and all of them against wild input.
+
+mod cubic;
+mod reno;
+mod wild;
+
+use midspan_units::{Span, Time};
+
+use crate::{Config, Connection, Control, Sample, State};
+
+/// A sender that always has data, on a path of one round-trip time: an acknowledgement for each
+/// packet, spread evenly over the round trip.
+pub(crate) struct Sender {
+    pub(crate) control: Control,
+    pub(crate) connection: Connection,
+    /// What every acknowledgement says, beside what the path does.
+    pub(crate) sample: Sample,
+    rtt: Span,
+}
+
+impl Sender {
+    pub(crate) fn new(name: &str, config: Config, rtt: Span) -> Self {
+        let connection = Connection {
+            now: Time::from_nanos(1_000_000_000),
+            mss: 1448,
+            in_flight: 10,
+            delivered: 0,
+            snd_una: 0,
+            snd_nxt: 10 * 1448,
+            srtt: rtt,
+            min_rtt: rtt,
+        };
+        let mut control = Control::new(name, &config).unwrap();
+        control.established(&connection);
+        let sample = Sample { acked: 1, rtt: Some(rtt), cwnd_limited: true, ..Sample::default() };
+        Sender { control, connection, sample, rtt }
+    }
+
+    /// Sets where the connection stands: past slow start, at this window.
+    pub(crate) fn at(mut self, cwnd: u32) -> Self {
+        self.control.set_cwnd(cwnd);
+        self.control.set_ssthresh(cwnd);
+        self
+    }
+
+    /// `sample.acked` packets are acknowledged.
+    pub(crate) fn ack(&mut self) {
+        let (cwnd, acked) = (self.control.cwnd(), self.sample.acked);
+        let connection = &mut self.connection;
+        connection.now += self.rtt * u64::from(acked) / u64::from(cwnd);
+        connection.in_flight = cwnd;
+        connection.delivered = connection.delivered.wrapping_add(acked);
+        connection.snd_una = connection.snd_una.wrapping_add(acked.wrapping_mul(connection.mss));
+        connection.snd_nxt = connection.snd_una.wrapping_add(cwnd.wrapping_mul(connection.mss));
+        self.sample.prior_in_flight = cwnd;
+        self.control.on_ack(connection, &self.sample);
+    }
+
+    /// A window of packets is acknowledged.
+    pub(crate) fn round(&mut self) {
+        for _ in 0..self.control.cwnd() {
+            self.ack();
+        }
+    }
+
+    /// A packet is lost and repaired at once: the window becomes the threshold.
+    pub(crate) fn lose(&mut self) {
+        let ssthresh = self.control.on_reduction(&self.connection, State::Recovery);
+        self.control.set_cwnd(ssthresh);
+        self.control.on_reduced(&self.connection, State::Open);
+    }
+
+    /// The mean window over `cycles` losses, one after each `packets` delivered, in packets: RTT
+    /// times the throughput.
+    pub(crate) fn mean_window(&mut self, packets: u32, cycles: u32) -> f64 {
+        // The first ones lead to the steady state.
+        for _ in 0..cycles {
+            self.cycle(packets);
+        }
+        let (began, mut sent) = (self.connection.now, 0u64);
+        for _ in 0..cycles {
+            self.cycle(packets);
+            sent += u64::from(packets);
+        }
+        let spent = self.connection.now.since(began).as_secs_f64();
+        sent as f64 * self.rtt.as_secs_f64() / spent
+    }
+
+    fn cycle(&mut self, packets: u32) {
+        for _ in 0..packets {
+            self.ack();
+        }
+        self.lose();
+    }
+}

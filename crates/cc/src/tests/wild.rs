@@ -1,0 +1,191 @@
+//! Whatever is said to a control, it answers with a window and a threshold within bounds, and does
+//! not trap. (It is compiled with a check for overflow of signed numbers and division by zero; what
+//! it computes of unsigned ones is bounded by construction.)
+
+use midspan_units::Rate;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Feedback, HyStart, RateSample};
+
+/// Numbers of all sizes, the ends among them.
+fn wild() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        2 => any::<u32>(),
+        4 => (any::<u32>(), 0u32..32).prop_map(|(number, shift)| number >> shift),
+        1 => Just(0),
+        1 => Just(u32::MAX),
+    ]
+}
+
+fn wild_long() -> impl Strategy<Value = u64> {
+    (any::<u64>(), 0u32..64).prop_map(|(number, shift)| number >> shift)
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ack(Sample),
+    Reduce(State),
+    Reduced,
+    Undo,
+    SetState(State),
+    SetCwnd(u32),
+    SetSsthresh(u32),
+    Start(u64),
+    Restart(u64),
+    Received(bool),
+}
+
+fn state() -> impl Strategy<Value = State> {
+    use State::*;
+    prop::sample::select(vec![Open, Disorder, Cwr, Recovery, Loss])
+}
+
+fn sample() -> impl Strategy<Value = Sample> {
+    let rate = (wild(), wild_long(), wild(), wild(), wild(), any::<bool>()).prop_map(
+        |(delivered, interval, prior_delivered, tx_in_flight, tx_lost, app_limited)| RateSample {
+            delivered,
+            interval: Span::from_nanos(interval),
+            prior_delivered,
+            tx_in_flight,
+            tx_lost,
+            app_limited,
+        },
+    );
+    let feedback =
+        (wild_long(), wild_long(), wild()).prop_map(|(bandwidth, min_rtt, fairness)| Feedback {
+            bandwidth: Rate::from_bps(bandwidth),
+            min_rtt: Span::from_nanos(min_rtt),
+            fairness,
+        });
+    (
+        (wild(), wild(), wild(), wild()),
+        prop::option::of(wild_long()),
+        prop::option::of(rate),
+        prop::option::of(feedback),
+        any::<[bool; 3]>(),
+    )
+        .prop_map(|((acked, lost, prior_in_flight, ce), rtt, rate, feedback, flags)| Sample {
+            acked,
+            lost,
+            rtt: rtt.map(Span::from_nanos),
+            prior_in_flight,
+            rate,
+            ce,
+            ece: flags[0],
+            wla: flags[1],
+            cwnd_limited: flags[2],
+            feedback,
+        })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        12 => sample().prop_map(Step::Ack),
+        2 => state().prop_map(Step::Reduce),
+        1 => Just(Step::Reduced),
+        1 => Just(Step::Undo),
+        1 => state().prop_map(Step::SetState),
+        1 => wild().prop_map(Step::SetCwnd),
+        1 => wild().prop_map(Step::SetSsthresh),
+        1 => wild_long().prop_map(Step::Start),
+        1 => wild_long().prop_map(Step::Restart),
+        1 => any::<bool>().prop_map(Step::Received),
+    ]
+}
+
+fn connection() -> impl Strategy<Value = Connection> {
+    ((wild_long(), wild(), wild(), wild()), (wild(), wild(), wild_long(), wild_long())).prop_map(
+        |((now, mss, in_flight, delivered), (snd_una, snd_nxt, srtt, min_rtt))| Connection {
+            now: Time::from_nanos(now),
+            mss,
+            in_flight,
+            delivered,
+            snd_una,
+            snd_nxt,
+            srtt: Span::from_nanos(srtt),
+            min_rtt: Span::from_nanos(min_rtt),
+        },
+    )
+}
+
+fn config() -> impl Strategy<Value = Config> {
+    use HyStart::*;
+    (prop::sample::select(vec![Off, Classic, PlusPlus]), any::<[bool; 2]>(), wild_long()).prop_map(
+        |(hystart, cubic, rate)| Config {
+            hystart,
+            cubic_constant_alpha: cubic[0],
+            cubic_fast_convergence: cubic[1],
+            me_initial_rate: Rate::from_bps(rate),
+        },
+    )
+}
+
+fn apply(control: &mut Control, connection: &Connection, step: &Step) {
+    match step {
+        Step::Ack(sample) => control.on_ack(connection, sample),
+        Step::Reduce(state) => {
+            control.on_reduction(connection, *state);
+        }
+        Step::Reduced => control.on_reduced(connection, State::Open),
+        Step::Undo => {
+            control.on_undo(connection, State::Open);
+        }
+        Step::SetState(state) => control.set_state(connection, *state),
+        Step::SetCwnd(packets) => control.set_cwnd(*packets),
+        Step::SetSsthresh(packets) => control.set_ssthresh(*packets),
+        Step::Start(idle) => control.on_transmit_start(connection, Span::from_nanos(*idle)),
+        Step::Restart(idle) => control.on_restart(connection, Span::from_nanos(*idle)),
+        Step::Received(ce) => control.on_packet_received(connection, *ce),
+    }
+}
+
+fn check_bounds(control: &Control) {
+    assert!((1..=Control::CWND_MOST).contains(&control.cwnd()), "{control:?}");
+}
+
+proptest! {
+    #[test]
+    fn every_answer_is_within_bounds(
+        config in config(),
+        steps in prop::collection::vec((connection(), step()), 1..60),
+    ) {
+        for name in crate::names() {
+            let mut control = Control::new(name, &config).unwrap();
+            control.established(&steps[0].0);
+            for (connection, step) in &steps {
+                apply(&mut control, connection, step);
+                check_bounds(&control);
+                if let Step::Reduce(_) = step {
+                    prop_assert!(control.ssthresh() >= 2, "{:?}", control);
+                }
+            }
+        }
+    }
+}
+
+/// A connection at 400 Gbit/s and a round-trip time of 10 s: 345 million packets in flight. It gets
+/// there, loses, and comes back, without any number overflowing.
+#[test]
+fn four_hundred_gigabits_at_ten_seconds() {
+    let packets = 345_000_000;
+    let rtt = Span::from_secs(10);
+    for name in crate::names() {
+        let mut sender = Sender::new(name, Config::default(), rtt);
+        sender.control.set_cwnd(packets);
+        sender.control.set_ssthresh(packets);
+        sender.connection.delivered = packets;
+        // Aggregates of a million.
+        sender.sample.acked = 1_000_000;
+        let before = sender.control.cwnd();
+        let ssthresh = sender.control.on_reduction(&sender.connection, State::Recovery);
+        assert!((before / 4..=before).contains(&ssthresh), "{name}: {ssthresh}");
+        sender.control.set_cwnd(ssthresh);
+        sender.control.on_reduced(&sender.connection, State::Open);
+        for _ in 0..20_000 {
+            sender.ack();
+            check_bounds(&sender.control);
+            assert!(sender.control.cwnd() >= ssthresh / 2, "{name}: {:?}", sender.control);
+        }
+    }
+}
