@@ -23,7 +23,7 @@
  *   u32 NAME_undo(struct NAME *, struct cc *)
  *       The reduction was a mistake (Eifel, RFC 3522; F-RTO, RFC 5682; DSACK, RFC 3708). Returns the
  *       window to go back to.
- *   void NAME_event(struct NAME *, struct cc *, enum cc_event, u64 idle_ns)
+ *   void NAME_event(struct NAME *, struct cc *, enum cc_event)
  *       See `enum cc_event`.
  *
  * With CC_WINDOW the stack does what it does for every such algorithm in Linux: proportional rate
@@ -59,9 +59,9 @@ enum cc_state {
 };
 
 enum cc_event {
-	CC_TX_START,     /* a packet is sent when none was in flight, `idle_ns` after the last */
+	CC_TX_START,     /* a packet is sent when none was in flight */
 	CC_CWND_RESTART, /* the same after more than a timeout: the stack has taken the window back
-			    (RFC 2861); `idle_ns` as above */
+			    (RFC 2861) */
 	CC_REDUCED,      /* a reduction for ECN or loss is over: the window is the threshold */
 	CC_STATE,        /* `state` has changed */
 	CC_ECN_CE,       /* this host received a packet marked CE (it acknowledges it by itself) */
@@ -107,6 +107,8 @@ struct cc {
 	u32 cwnd_most;    /* window that the stack would use at most */
 	u32 in_flight;    /* packets sent, and neither delivered nor held lost */
 	u32 delivered;    /* packets delivered since the connection began */
+	u32 delivered_ce; /* of these, how many had met CE, as the receiver says by ECN-Echo */
+	u32 lost;         /* packets held lost since the connection began, each time counted */
 	u32 snd_una;      /* first byte not acknowledged */
 	u32 snd_nxt;      /* next byte to send */
 	u32 srtt_us;      /* smoothed round-trip time (RFC 6298); 0 before the first sample */
@@ -124,8 +126,8 @@ struct cc_feedback {
 
 /* An acknowledgement. */
 struct cc_sample {
-	u32 acked;           /* packets that it delivered, cumulatively or by SACK */
-	u32 lost;            /* packets held lost since the last one */
+	u32 acked;           /* packets that it delivered, cumulatively or by SACK; for `measure` those
+				that it acknowledged cumulatively will do */
 	u32 rtt_us;          /* of the packet sent last among them; 0: none was measured */
 	u32 prior_in_flight; /* packets in flight before it */
 
@@ -136,7 +138,6 @@ struct cc_sample {
 	u32 tx_in_flight;    /* packets in flight when it was sent, itself counted; 0: not known */
 	u32 tx_lost;         /* packets held lost since it was sent */
 
-	u32 ce;              /* of `acked`, how many had met CE */
 	u8 ece;              /* it carries ECN-Echo (RFC 3168), TCP-ME's congestion warning */
 	u8 wla;              /* a base station has marked it: wireless loss alarm (TCP-ME) */
 	u8 app_limited;      /* the rate sample was limited by what there was to send */

@@ -122,18 +122,26 @@ CC_INLINE void cubic_measure(struct cubic *cubic, struct cc *cc, const struct cc
 		hystart_measure(&cubic->hystart, cc, sample->rtt_us);
 }
 
-CC_INLINE void cubic_grow(struct cubic *cubic, struct cc *cc, const struct cc_sample *sample)
+/* The time since the last call of `grow` is not time on the curve. */
+CC_INLINE void cubic_pause(struct cubic *cubic, const struct cc *cc)
 {
 	u64 since = sub_sat(cc->now_ns, cubic->last_ns);
+
+	if (cubic->curve.epoch_ns)
+		cubic->curve.epoch_ns = min64(add_sat(cubic->curve.epoch_ns, since), cc->now_ns);
+	cubic->last_ns = cc->now_ns;
+}
+
+CC_INLINE void cubic_grow(struct cubic *cubic, struct cc *cc, const struct cc_sample *sample)
+{
 	u32 acked = sample->acked;
 
-	cubic->last_ns = cc->now_ns;
 	if (!sample->cwnd_limited) {
 		/* Time in which the window was not used does not count (section 5.8). */
-		if (cubic->curve.epoch_ns)
-			cubic->curve.epoch_ns = add_sat(cubic->curve.epoch_ns, since);
+		cubic_pause(cubic, cc);
 		return;
 	}
+	cubic->last_ns = cc->now_ns;
 	if (cc_in_slow_start(cc)) {
 		acked = hystart_allowance(&cubic->hystart, acked);
 		acked = cc_slow_start(cc, acked);
@@ -166,7 +174,7 @@ CC_INLINE u32 cubic_undo(struct cubic *cubic, struct cc *cc)
 	return max32(cc->cwnd, cubic->prior_cwnd);
 }
 
-CC_INLINE void cubic_event(struct cubic *cubic, struct cc *cc, enum cc_event event, u64 idle_ns)
+CC_INLINE void cubic_event(struct cubic *cubic, struct cc *cc, enum cc_event event)
 {
 	if (event == CC_STATE && cc->state == CC_LOSS) {
 		/* Section 4.8: after a timeout W_max is the window where congestion avoidance begins. */
@@ -174,9 +182,7 @@ CC_INLINE void cubic_event(struct cubic *cubic, struct cc *cc, enum cc_event eve
 		cubic->curve.epoch_ns = 0;
 		hystart_reset(&cubic->hystart);
 	} else if (event == CC_TX_START || event == CC_CWND_RESTART) {
-		/* Nor does idle time (section 5.8). */
-		if (cubic->curve.epoch_ns)
-			cubic->curve.epoch_ns = min64(add_sat(cubic->curve.epoch_ns, idle_ns), cc->now_ns);
-		cubic->last_ns = cc->now_ns;
+		/* Nor does time without anything to send (section 5.8). */
+		cubic_pause(cubic, cc);
 	}
 }

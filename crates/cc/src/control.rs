@@ -1,4 +1,4 @@
-use midspan_units::{Rate, Span};
+use midspan_units::Rate;
 
 use crate::ffi;
 use crate::{Config, Connection, Sample};
@@ -98,6 +98,8 @@ impl Control {
                 cwnd_most: Control::CWND_MOST,
                 in_flight: 0,
                 delivered: 0,
+                delivered_ce: 0,
+                lost: 0,
                 snd_una: 0,
                 snd_nxt: 0,
                 srtt_us: 0,
@@ -185,7 +187,7 @@ impl Control {
     /// A reduction because of loss or ECN is over: with [`Kind::Window`] the stack has set the window
     /// to the threshold. `state` is the one that follows.
     pub fn on_reduced(&mut self, connection: &Connection, state: State) {
-        self.event(connection, Event::Reduced, Span::ZERO);
+        self.event(connection, Event::Reduced);
         self.set_state(connection, state);
     }
 
@@ -203,29 +205,29 @@ impl Control {
     pub fn set_state(&mut self, connection: &Connection, state: State) {
         self.now_in = state;
         self.cc.state = state as u32;
-        self.event(connection, Event::State, Span::ZERO);
+        self.event(connection, Event::State);
     }
 
-    /// A packet is sent when none was in flight, `idle` after the last.
-    pub fn on_transmit_start(&mut self, connection: &Connection, idle: Span) {
-        self.event(connection, Event::TxStart, idle);
+    /// A packet is sent when none was in flight.
+    pub fn on_transmit_start(&mut self, connection: &Connection) {
+        self.event(connection, Event::TxStart);
     }
 
     /// The same, but after more than a retransmission timeout: the stack has reduced the window
     /// (RFC 2861) with [`set_cwnd`](Control::set_cwnd).
-    pub fn on_restart(&mut self, connection: &Connection, idle: Span) {
-        self.event(connection, Event::CwndRestart, idle);
+    pub fn on_restart(&mut self, connection: &Connection) {
+        self.event(connection, Event::CwndRestart);
     }
 
     /// This end received a packet, marked CE or not, and its acknowledgement is still to be sent
     /// (RFC 8257, section 3.2: DCTCP at the receiver).
     pub fn on_packet_received(&mut self, connection: &Connection, ce: bool) {
-        self.event(connection, if ce { Event::EcnCe } else { Event::EcnNoCe }, Span::ZERO);
+        self.event(connection, if ce { Event::EcnCe } else { Event::EcnNoCe });
     }
 
-    fn event(&mut self, connection: &Connection, event: Event, idle: Span) {
+    fn event(&mut self, connection: &Connection, event: Event) {
         connection.write_to(&mut self.cc);
-        self.algorithm.event(&mut self.state, &mut self.cc, event as u32, idle.as_nanos());
+        self.algorithm.event(&mut self.state, &mut self.cc, event as u32);
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Cc {
     pub(crate) cwnd_most: u32,
     pub(crate) in_flight: u32,
     pub(crate) delivered: u32,
+    pub(crate) delivered_ce: u32,
+    pub(crate) lost: u32,
     pub(crate) snd_una: u32,
     pub(crate) snd_nxt: u32,
     pub(crate) srtt_us: u32,
@@ -67,7 +69,6 @@ pub(crate) struct FeedbackValue {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     pub(crate) acked: u32,
-    pub(crate) lost: u32,
     pub(crate) rtt_us: u32,
     pub(crate) prior_in_flight: u32,
     pub(crate) rate_delivered: u32,
@@ -75,7 +76,6 @@ pub(crate) struct Sample {
     pub(crate) prior_delivered: u32,
     pub(crate) tx_in_flight: u32,
     pub(crate) tx_lost: u32,
-    pub(crate) ce: u32,
     pub(crate) ece: bool,
     pub(crate) wla: bool,
     pub(crate) app_limited: bool,
@@ -96,7 +96,7 @@ pub(crate) struct Algorithm {
     advance: OnSample,
     ssthresh: Threshold,
     undo: Threshold,
-    event: Option<unsafe extern "C" fn(*mut State, *mut Cc, u32, u64)>,
+    event: Option<unsafe extern "C" fn(*mut State, *mut Cc, u32)>,
 }
 
 // SAFETY: it is a constant of table.c, and its functions touch only what they are given.
@@ -197,10 +197,10 @@ impl Algorithm {
     }
 
     /// `event` is an `enum cc_event`.
-    pub(crate) fn event(&self, state: &mut State, cc: &mut Cc, event: u32, idle_ns: u64) {
+    pub(crate) fn event(&self, state: &mut State, cc: &mut Cc, event: u32) {
         if let Some(on_event) = self.event {
             // SAFETY: as in `init`.
-            unsafe { on_event(state, cc, event, idle_ns) }
+            unsafe { on_event(state, cc, event) }
         }
     }
 }

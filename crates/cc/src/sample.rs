@@ -14,6 +14,10 @@ pub struct Connection {
     pub in_flight: u32,
     /// Packets delivered since the connection began, this acknowledgement included.
     pub delivered: u32,
+    /// Of these, how many had met CE, as the receiver says by ECN-Echo.
+    pub delivered_ce: u32,
+    /// Packets held lost since the connection began, each time counted.
+    pub lost: u32,
     /// First byte not acknowledged.
     pub snd_una: u32,
     /// Next byte to send.
@@ -30,8 +34,6 @@ pub struct Connection {
 pub struct Sample {
     /// Packets that it delivered, cumulatively or by SACK.
     pub acked: u32,
-    /// Packets held lost since the acknowledgement before.
-    pub lost: u32,
     /// Round-trip time of the packet sent last among those acknowledged; `None` if none was
     /// measured (Karn's algorithm).
     pub rtt: Option<Span>,
@@ -39,8 +41,6 @@ pub struct Sample {
     pub prior_in_flight: u32,
     /// Delivery rate; `None` if there is no sample.
     pub rate: Option<RateSample>,
-    /// Of `acked`, how many had met CE.
-    pub ce: u32,
     /// It carries ECN-Echo (RFC 3168).
     pub ece: bool,
     /// A base station has marked it: wireless loss alarm (TCP-ME, section II.1).
@@ -94,6 +94,8 @@ impl Connection {
         cc.mss = self.mss;
         cc.in_flight = self.in_flight;
         cc.delivered = self.delivered;
+        cc.delivered_ce = self.delivered_ce;
+        cc.lost = self.lost;
         cc.snd_una = self.snd_una;
         cc.snd_nxt = self.snd_nxt;
         cc.srtt_us = micros(self.srtt);
@@ -106,7 +108,6 @@ impl From<&Sample> for ffi::Sample {
         let rate = sample.rate;
         ffi::Sample {
             acked: sample.acked,
-            lost: sample.lost,
             rtt_us: measured_micros(sample.rtt),
             prior_in_flight: sample.prior_in_flight,
             rate_delivered: rate.map_or(0, |rate| rate.delivered),
@@ -114,7 +115,6 @@ impl From<&Sample> for ffi::Sample {
             prior_delivered: rate.map_or(0, |rate| rate.prior_delivered),
             tx_in_flight: rate.map_or(0, |rate| rate.tx_in_flight),
             tx_lost: rate.map_or(0, |rate| rate.tx_lost),
-            ce: sample.ce,
             ece: sample.ece,
             wla: sample.wla,
             app_limited: rate.is_some_and(|rate| rate.app_limited),

@@ -20,7 +20,7 @@ struct algorithm {
 	void (*advance)(void *, struct cc *, const struct cc_sample *); /* `grow` or `control` */
 	u32 (*ssthresh)(void *, struct cc *);
 	u32 (*undo)(void *, struct cc *);
-	void (*event)(void *, struct cc *, enum cc_event, u64);
+	void (*event)(void *, struct cc *, enum cc_event);
 };
 
 #define INIT(algo)                                                                                 \
@@ -39,9 +39,9 @@ struct algorithm {
 	}                                                                                          \
 	static u32 algo##_undo_of(void *state, struct cc *cc) { return algo##_undo(state, cc); }
 #define EVENT(algo)                                                                                \
-	static void algo##_event_of(void *state, struct cc *cc, enum cc_event event, u64 idle_ns)  \
+	static void algo##_event_of(void *state, struct cc *cc, enum cc_event event)               \
 	{                                                                                          \
-		algo##_event(state, cc, event, idle_ns);                                           \
+		algo##_event(state, cc, event);                                                    \
 	}
 
 REDUCE(reno) ON_SAMPLE(reno, grow)

@@ -92,7 +92,7 @@ fn idle_time_does_not_count() {
     }
     let pause = Span::from_secs(100);
     idle.connection.now += pause;
-    idle.control.on_transmit_start(&idle.connection, pause);
+    idle.control.on_transmit_start(&idle.connection);
     for _ in 0..20 {
         idle.round();
         busy.round();

@@ -26,6 +26,8 @@ impl Sender {
             mss: 1448,
             in_flight: 10,
             delivered: 0,
+            delivered_ce: 0,
+            lost: 0,
             snd_una: 0,
             snd_nxt: 10 * 1448,
             srtt: rtt,

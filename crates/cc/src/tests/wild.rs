@@ -31,8 +31,8 @@ enum Step {
     SetState(State),
     SetCwnd(u32),
     SetSsthresh(u32),
-    Start(u64),
-    Restart(u64),
+    Start,
+    Restart,
     Received(bool),
 }
 
@@ -59,19 +59,17 @@ fn sample() -> impl Strategy<Value = Sample> {
             fairness,
         });
     (
-        (wild(), wild(), wild(), wild()),
+        (wild(), wild()),
         prop::option::of(wild_long()),
         prop::option::of(rate),
         prop::option::of(feedback),
         any::<[bool; 3]>(),
     )
-        .prop_map(|((acked, lost, prior_in_flight, ce), rtt, rate, feedback, flags)| Sample {
+        .prop_map(|((acked, prior_in_flight), rtt, rate, feedback, flags)| Sample {
             acked,
-            lost,
             rtt: rtt.map(Span::from_nanos),
             prior_in_flight,
             rate,
-            ce,
             ece: flags[0],
             wla: flags[1],
             cwnd_limited: flags[2],
@@ -88,25 +86,36 @@ fn step() -> impl Strategy<Value = Step> {
         1 => state().prop_map(Step::SetState),
         1 => wild().prop_map(Step::SetCwnd),
         1 => wild().prop_map(Step::SetSsthresh),
-        1 => wild_long().prop_map(Step::Start),
-        1 => wild_long().prop_map(Step::Restart),
+        1 => Just(Step::Start),
+        1 => Just(Step::Restart),
         1 => any::<bool>().prop_map(Step::Received),
     ]
 }
 
 fn connection() -> impl Strategy<Value = Connection> {
-    ((wild_long(), wild(), wild(), wild()), (wild(), wild(), wild_long(), wild_long())).prop_map(
-        |((now, mss, in_flight, delivered), (snd_una, snd_nxt, srtt, min_rtt))| Connection {
-            now: Time::from_nanos(now),
-            mss,
-            in_flight,
-            delivered,
-            snd_una,
-            snd_nxt,
-            srtt: Span::from_nanos(srtt),
-            min_rtt: Span::from_nanos(min_rtt),
-        },
+    (
+        (wild_long(), wild(), wild()),
+        [wild(), wild(), wild()],
+        (wild(), wild(), wild_long(), wild_long()),
     )
+        .prop_map(
+            |(
+                (now, mss, in_flight),
+                [delivered, delivered_ce, lost],
+                (snd_una, snd_nxt, srtt, min_rtt),
+            )| Connection {
+                now: Time::from_nanos(now),
+                mss,
+                in_flight,
+                delivered,
+                delivered_ce,
+                lost,
+                snd_una,
+                snd_nxt,
+                srtt: Span::from_nanos(srtt),
+                min_rtt: Span::from_nanos(min_rtt),
+            },
+        )
 }
 
 fn config() -> impl Strategy<Value = Config> {
@@ -134,8 +143,8 @@ fn apply(control: &mut Control, connection: &Connection, step: &Step) {
         Step::SetState(state) => control.set_state(connection, *state),
         Step::SetCwnd(packets) => control.set_cwnd(*packets),
         Step::SetSsthresh(packets) => control.set_ssthresh(*packets),
-        Step::Start(idle) => control.on_transmit_start(connection, Span::from_nanos(*idle)),
-        Step::Restart(idle) => control.on_restart(connection, Span::from_nanos(*idle)),
+        Step::Start => control.on_transmit_start(connection),
+        Step::Restart => control.on_restart(connection),
         Step::Received(ce) => control.on_packet_received(connection, *ce),
     }
 }
