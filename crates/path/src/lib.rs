@@ -14,6 +14,7 @@
 //! `docs/path.md` describes each element with its parameters, units and sources.
 
 mod aqm;
+mod cellular;
 mod counters;
 mod direction;
 mod element;
@@ -30,6 +31,7 @@ mod trace;
 mod unit;
 
 pub use aqm::{AqmSpec, EcnThresholdSpec, RedSpec};
+pub use cellular::CellularSpec;
 pub use counters::Counters;
 pub use direction::Direction;
 pub use element::{

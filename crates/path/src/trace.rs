@@ -63,6 +63,19 @@ impl Trace {
         Ok(Trace { chances: chances.into() })
     }
 
+    /// Of `chances` in order, lasting `millis`: at its end there always is a chance.
+    pub(crate) fn from_chances(mut chances: Vec<u32>, millis: u32) -> Self {
+        if chances.last() != Some(&millis) {
+            chances.push(millis);
+        }
+        Trace { chances: chances.into() }
+    }
+
+    /// The text that [`Trace::parse`] reads.
+    pub fn to_text(&self) -> String {
+        self.chances.iter().map(|at| format!("{at}\n")).collect()
+    }
+
     /// The chances in milliseconds from the start, in order.
     pub fn chances(&self) -> &[u32] {
         &self.chances

@@ -1,0 +1,58 @@
+use std::marker::PhantomData;
+
+use midspan_units::{ByteSize, Rate, Span, Time};
+
+use crate::{Basis, Causal, Oracle};
+
+/// What a source of radio data says of one UE over one window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading<B: Basis> {
+    /// When the window ended (causal) or begins (oracle), on the caller's clock.
+    pub at: Time,
+    /// How long the window is.
+    pub window: Span,
+    /// Towards the UE.
+    pub downlink: LinkReading,
+    /// From the UE.
+    pub uplink: LinkReading,
+    basis: PhantomData<B>,
+}
+
+impl Reading<Causal> {
+    /// Of the window that ended `at`.
+    pub fn passed(at: Time, window: Span, downlink: LinkReading, uplink: LinkReading) -> Self {
+        Reading { at, window, downlink, uplink, basis: PhantomData }
+    }
+}
+
+impl Reading<Oracle> {
+    /// Of the window that begins `at`: what the link is going to carry, out of a recording.
+    pub fn coming(at: Time, window: Span, downlink: Rate, uplink: Rate) -> Self {
+        let link = |capacity| LinkReading { capacity: Some(capacity), ..LinkReading::default() };
+        Reading { at, window, downlink: link(downlink), uplink: link(uplink), basis: PhantomData }
+    }
+}
+
+/// One direction of a UE's link over a window. A source gives what it has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkReading {
+    /// What the link could have carried, from a source that knows.
+    pub capacity: Option<Rate>,
+    /// What it did carry. Not capacity unless something waited all the time.
+    pub served: Option<Rate>,
+    /// What waited at the window's end.
+    pub backlog: Option<ByteSize>,
+    /// Resource blocks in the window.
+    pub blocks: Option<Blocks>,
+    /// What the channel could carry at most, from its quality and the cell's width.
+    pub ceiling: Option<Rate>,
+}
+
+/// Resource blocks over a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    /// That carried the UE's data.
+    pub used: u32,
+    /// That the UE could have had: its own and those that nobody used.
+    pub available: u32,
+}
