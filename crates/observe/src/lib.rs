@@ -1,9 +1,16 @@
 //! What is told of flows and subscribers to who looks at a relay from outside.
 //!
 //! [`Naming`] decides what a subscriber is called: everything that shows one goes through it.
+//! [`Histogram`] counts values without locks, and [`Entry`] is a line of the flow log.
 //!
 //! This crate is pure: it knows no clock and does no I/O.
 
+mod entry;
+mod histogram;
+mod leg;
 mod naming;
 
+pub use entry::{Direction, Entry, Path, SCHEMA, Split};
+pub use histogram::{Distribution, Histogram, RATE, SHARE, Scale, TIME};
+pub use leg::{Algorithm, LegStats};
 pub use naming::{ClientName, KeyError, Naming, PseudonymKey, subscriber};

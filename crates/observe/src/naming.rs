@@ -1,8 +1,8 @@
 //! What a subscriber is called where people may look: a pseudonym, unless the operator wants more.
 
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::fmt;
 use std::hash::Hasher;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

@@ -7,6 +7,10 @@ use serde::Serialize;
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
+    pub(crate) const fn new() -> Count {
+        Count(AtomicU64::new(0))
+    }
+
     pub(crate) fn add(&self, more: u64) {
         // Each worker has its own counters, so a plain load and store lose nothing.
         self.set(self.get() + more);
@@ -22,7 +26,7 @@ impl Count {
 }
 
 macro_rules! counters {
-    ($($(#[$doc:meta])+ $name:ident,)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// One worker's counts.
         #[derive(Debug, Default)]
         #[repr(align(128))]
@@ -33,7 +37,7 @@ macro_rules! counters {
         /// What the relay has done so far, all workers together.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
         pub struct Snapshot {
-            $($(#[$doc])+ pub $name: u64,)+
+            $($(#[doc = $doc])+ pub $name: u64,)+
         }
 
         impl Snapshot {
@@ -48,6 +52,14 @@ macro_rules! counters {
             /// Every count with its name, in the order of documentation.
             pub fn entries(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name),)+].into_iter()
+            }
+
+            /// The same, each with what it counts.
+            pub(crate) fn described(
+                &self,
+            ) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                let all = [$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+];
+                all.into_iter()
             }
         }
     };
@@ -121,6 +133,8 @@ counters! {
     buffer_waits,
     /// Buffers and pipes in use now, in bytes.
     buffered,
+    /// Pipes open now, lent or kept for the next who asks.
+    pipes,
 }
 
 #[cfg(test)]

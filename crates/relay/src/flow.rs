@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use midspan_observe::subscriber;
 use midspan_split::{
     Cause, Flow, Leg, Mover, Patience, PerLeg, Stillness, Verdict, Watermarks, Way,
 };
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 
 use crate::counters::{Count, Counters};
+use crate::observe::Totals;
 use crate::pool::Pool;
 use crate::store::{Read, Store, Write};
 
@@ -31,6 +33,7 @@ pub(crate) struct LiveFlow {
     /// By the leg read from.
     lanes: PerLeg<Lane>,
     pub(crate) client: IpAddr,
+    story: Story,
     /// In the worker's queue of flows with work to do.
     pub(crate) queued: bool,
     /// In the worker's queue of flows that wait for a buffer.
@@ -42,6 +45,18 @@ pub(crate) struct LiveFlow {
     /// Code point of the client's SYN, which connections to the server have too.
     pub(crate) dscp: u8,
     stillness: Stillness,
+}
+
+/// What is told of a flow from outside, beside its bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Story {
+    pub(crate) client: SocketAddr,
+    pub(crate) server: SocketAddr,
+    pub(crate) start: Instant,
+    /// When the server had answered.
+    pub(crate) connected: Option<Instant>,
+    /// Directions that were ever promoted to splicing, by the leg read from.
+    pub(crate) spliced: PerLeg<bool>,
 }
 
 /// The servers that a flow may still be connected to.
@@ -124,7 +139,7 @@ pub(crate) enum Next {
 
 impl LiveFlow {
     pub(crate) fn new(
-        client: IpAddr,
+        story: Story,
         client_leg: OwnedFd,
         server_leg: OwnedFd,
         marks: Watermarks,
@@ -136,7 +151,8 @@ impl LiveFlow {
             flow: Flow::new(marks),
             sockets: PerLeg { client: Socket::new(client_leg), server: Socket::new(server_leg) },
             lanes: PerLeg { client: lane(), server: lane() },
-            client,
+            client: subscriber(story.client.ip()),
+            story,
             queued: false,
             waiting: false,
             others,
@@ -152,13 +168,32 @@ impl LiveFlow {
     }
 
     /// Goes on with another connection to another server.
-    pub(crate) fn replace_server_leg(&mut self, fd: OwnedFd, connect_due: Instant) {
+    pub(crate) fn replace_server_leg(
+        &mut self,
+        fd: OwnedFd,
+        server: SocketAddr,
+        connect_due: Instant,
+    ) {
+        self.story.server = server;
         self.sockets.server = Socket::new(fd);
         self.connect_due = connect_due;
     }
 
     pub(crate) fn fd(&self, leg: Leg) -> &OwnedFd {
         &self.sockets[leg].fd
+    }
+
+    pub(crate) fn story(&self) -> &Story {
+        &self.story
+    }
+
+    /// Bytes that have crossed each leg.
+    pub(crate) fn totals(&self) -> PerLeg<Totals> {
+        let of = |leg| Totals {
+            received: self.flow.total_received(leg),
+            sent: self.flow.total_sent(leg),
+        };
+        PerLeg { client: of(Leg::Client), server: of(Leg::Server) }
     }
 
     /// Whether the connect that was to be given up at `due` is still under way.
@@ -206,7 +241,10 @@ impl LiveFlow {
             Some(_) if connecting && !self.others.is_empty() => return Told::TryAnother,
             Some(_) if connecting => self.flow.fail(Cause::ConnectFailed),
             Some(_) => self.flow.fail(Cause::Reset(leg)),
-            None if connecting && socket.writable => self.flow.connected(),
+            None if connecting && socket.writable => {
+                self.flow.connected();
+                self.story.connected = Some(Instant::now());
+            }
             None => {}
         }
         Told::Work
@@ -277,7 +315,9 @@ impl LiveFlow {
         if moved > 0 {
             let way = lane.mover.way();
             lane.mover.moved(moved);
-            counters.splice_promotions.add(u64::from(way < lane.mover.way()));
+            let promoted = way < lane.mover.way();
+            counters.splice_promotions.add(u64::from(promoted));
+            self.story.spliced[from] |= promoted;
         }
         lane.store.release_if_empty(pool);
         self.end(to);

@@ -11,6 +11,7 @@ mod config;
 mod counters;
 mod flow;
 mod interception;
+mod observe;
 mod opening;
 mod pool;
 mod relay;
@@ -21,10 +22,11 @@ mod store;
 mod worker;
 
 pub use config::{
-    Config, ConfigError, Dscp, ForwardConfig, InterceptionKind, LegConfig, LimitsConfig,
-    PolicyConfig, Ports, To,
+    AddressesKind, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig, InterceptionKind,
+    LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports, To,
 };
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};
+pub use observe::ObserveError;
 pub use relay::{Error, Relay, prove_steering, run};
 pub use shared::Monitor;

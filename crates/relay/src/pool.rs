@@ -65,6 +65,11 @@ impl Pool {
         self.budget.used()
     }
 
+    /// Pipes open, lent or idle.
+    pub(crate) fn pipes(&self) -> usize {
+        self.pipes_open
+    }
+
     /// How many buffers there are to be had.
     pub(crate) fn free_buffers(&self) -> u64 {
         (self.limit - self.budget.used()) / self.buffer_size as u64

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sd_notify::NotifyState;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
 use crate::counters::Snapshot;
 use crate::interception::{self, Interception, InterceptionError, Steered};
+use crate::observe::{ObserveError, Observer, Served, Windows};
 use crate::shared::{Monitor, Phase, Shared, lower, raise};
 use crate::socket::{self, Place};
 use crate::worker::Worker;
@@ -53,6 +54,9 @@ pub enum Error {
         /// What the kernel says.
         error: io::Error,
     },
+    /// What is to be told to who looks from outside cannot be.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
     /// A worker ended that should not have.
     #[error("a worker failed: {0}")]
     Worker(String),
@@ -94,6 +98,7 @@ pub struct Relay {
     processors: Vec<usize>,
     workers: Vec<JoinHandle<io::Result<()>>>,
     way: Way,
+    served: Served,
     /// Keeps a second relay from taking connections in the same network namespace.
     _alone: Option<UnixDatagram>,
 }
@@ -141,12 +146,14 @@ impl Relay {
         }
         let port = config.port;
         let count = worker_count(&config).map_err(system("workers"))?;
+        let (windows, observer) = (Windows::open(&config)?, Observer::open(&config)?);
         let mut way = if intercepts { load(&config, count)? } else { Way::Foreign };
         let place = match way {
             Way::Bpf(_) => Place::Private,
             _ => Place::Port(port),
         };
-        let shared = Shared::new(config, forwards, count, place).map_err(system("workers"))?;
+        let shared = Shared::new(config, forwards, count, place, observer);
+        let shared = shared.map_err(system("workers"))?;
         let shared = Arc::new(shared);
         let mut workers = (0..count)
             .map(|index| Worker::new(shared.clone(), index))
@@ -159,8 +166,14 @@ impl Relay {
             let _ = shared.tally.set(steered.tally()?);
         }
         let processors = if count > 1 { processors(count) } else { Vec::new() };
-        let mut relay =
-            Relay { shared, processors, workers: Vec::new(), way: Way::Foreign, _alone: alone };
+        let mut relay = Relay {
+            shared,
+            processors,
+            workers: Vec::new(),
+            way: Way::Foreign,
+            served: Served::default(),
+            _alone: alone,
+        };
         for (index, worker) in workers.into_iter().enumerate() {
             let thread = relay.spawn(index, worker).map_err(system("threads"))?;
             relay.workers.push(thread);
@@ -173,6 +186,7 @@ impl Relay {
             Way::Foreign | Way::Nftables(_) => {}
         }
         relay.way = way;
+        relay.served = windows.serve(relay.monitor())?;
         Ok(relay)
     }
 
@@ -245,6 +259,11 @@ impl Relay {
                     self.drain();
                     give_up = Some(Instant::now() + Duration::from(timeout));
                 }
+                Happened::HangUp => {
+                    if let Some(flow_log) = &self.shared.observer.flow_log {
+                        flow_log.reopen();
+                    }
+                }
                 Happened::RulesLost => {
                     tracing::error!("the nft process died, and with it the interception rules");
                     notify(NotifyState::Stopping);
@@ -275,8 +294,9 @@ impl Relay {
 
     fn wait(&self, signals: &Signals, until: Option<Instant>) -> Happened {
         let mut fds = vec![
-            PollFd::new(&signals.0, PollFlags::IN),
+            PollFd::new(&signals.stop, PollFlags::IN),
             PollFd::new(&self.shared.ended, PollFlags::IN),
+            PollFd::new(&signals.hang_up, PollFlags::IN),
         ];
         if let Way::Nftables(interception) = &self.way {
             fds.push(PollFd::from_borrowed_fd(interception.lost(), PollFlags::IN));
@@ -289,11 +309,15 @@ impl Relay {
             Ok(0) if until.is_none_or(|until| Instant::now() < until) => Happened::Nothing,
             Ok(0) => Happened::Timeout,
             Ok(_) if !fds[0].revents().is_empty() => {
-                signals.take();
+                take(&signals.stop);
                 Happened::Signal
             }
             Ok(_) if !fds[1].revents().is_empty() => {
                 Happened::WorkersEnded(lower(&self.shared.ended))
+            }
+            Ok(_) if !fds[2].revents().is_empty() => {
+                take(&signals.hang_up);
+                Happened::HangUp
             }
             Ok(_) => Happened::RulesLost,
             Err(_) => Happened::Nothing,
@@ -310,6 +334,9 @@ impl Relay {
         self.shared.advance(Phase::Stop);
         let ends: Vec<_> = self.workers.drain(..).map(JoinHandle::join).collect();
         self.way = Way::Foreign;
+        if let Some(flow_log) = &self.shared.observer.flow_log {
+            flow_log.close();
+        }
         let done = self.shared.snapshot();
         let verdicts = Monitor(self.shared.clone()).verdicts();
         let verdicts = verdicts.iter().flat_map(midspan_steer::Counts::entries);
@@ -411,29 +438,38 @@ fn alone() -> Result<UnixDatagram, Error> {
 /// What the supervisor waits for.
 enum Happened {
     Signal,
+    HangUp,
     WorkersEnded(u64),
     RulesLost,
     Timeout,
     Nothing,
 }
 
-/// SIGTERM and SIGINT, each a byte to read.
-struct Signals(UnixStream);
+/// Signals, each a byte to read.
+struct Signals {
+    /// SIGTERM and SIGINT.
+    stop: UnixStream,
+    /// SIGHUP.
+    hang_up: UnixStream,
+}
 
 impl Signals {
     fn catch() -> io::Result<Signals> {
-        let (read, write) = UnixStream::pair()?;
-        for signal in [SIGTERM, SIGINT] {
-            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
-        }
-        read.set_nonblocking(true)?;
-        Ok(Signals(read))
+        let pipe = |signals: &[i32]| -> io::Result<UnixStream> {
+            let (read, write) = UnixStream::pair()?;
+            for &signal in signals {
+                signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+            }
+            read.set_nonblocking(true)?;
+            Ok(read)
+        };
+        Ok(Signals { stop: pipe(&[SIGTERM, SIGINT])?, hang_up: pipe(&[SIGHUP])? })
     }
+}
 
-    /// One signal is dealt with.
-    fn take(&self) {
-        let _ = rustix::io::read(self.0.as_fd(), &mut [0]);
-    }
+/// One signal is dealt with.
+fn take(signals: &UnixStream) {
+    let _ = rustix::io::read(signals.as_fd(), &mut [0]);
 }
 
 fn notify(state: NotifyState<'_>) {

@@ -3,8 +3,9 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use midspan_split::{Ledger, Limits};
 use midspan_steer::{Counts, Tally};
@@ -13,6 +14,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 use crate::counters::{Counters, Snapshot};
+use crate::observe::{Epoch, Measures, Observer};
 use crate::socket::Place;
 
 /// What the workers are to do.
@@ -34,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) place: Place,
     /// Where else they listen, and for whom.
     pub(crate) forwards: Vec<(SocketAddr, Arc<[SocketAddr]>)>,
+    pub(crate) observer: Observer,
+    pub(crate) epoch: Epoch,
     /// What BPF has decided, if it steers.
     pub(crate) tally: OnceLock<Tally>,
     pub(crate) descriptors: Descriptors,
@@ -49,6 +53,9 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct WorkerEnd {
     pub(crate) counters: Counters,
+    pub(crate) measures: Measures,
+    /// When it last said that it lives, in nanoseconds since the relay started.
+    beat: AtomicU64,
     pub(crate) wake: OwnedFd,
 }
 
@@ -58,6 +65,7 @@ impl Shared {
         forwards: Vec<(SocketAddr, Arc<[SocketAddr]>)>,
         workers: usize,
         place: Place,
+        observer: Observer,
     ) -> io::Result<Shared> {
         let descriptors = Descriptors::share_out(workers);
         let flows = descriptors.limit(&config);
@@ -72,13 +80,21 @@ impl Shared {
         }
         let flows_per_client = config.limits.flows_per_client.unwrap_or(u32::MAX);
         let flag = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
-        let ends = (0..workers)
-            .map(|_| Ok(WorkerEnd { counters: Counters::default(), wake: flag()? }))
-            .collect::<io::Result<Vec<_>>>()?;
+        let end = || {
+            Ok(WorkerEnd {
+                counters: Counters::default(),
+                measures: Measures::new(),
+                beat: AtomicU64::new(0),
+                wake: flag()?,
+            })
+        };
+        let ends = (0..workers).map(|_| end()).collect::<io::Result<Vec<_>>>()?;
         Ok(Shared {
             config,
             place,
             forwards,
+            observer,
+            epoch: Epoch::now(),
             tally: OnceLock::new(),
             descriptors,
             ledger: Mutex::new(Ledger::new(Limits { flows, flows_per_client })),
@@ -106,6 +122,19 @@ impl Shared {
         for end in &self.ends {
             raise(&end.wake);
         }
+    }
+
+    /// A worker says that it lives.
+    pub(crate) fn beat(&self, worker: usize, now: Instant) {
+        let since = now.saturating_duration_since(self.epoch.instant);
+        self.ends[worker].beat.store(since.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// How long ago each worker last said that it lives.
+    pub(crate) fn heartbeat_ages(&self) -> impl Iterator<Item = Duration> {
+        let now = self.epoch.instant.elapsed();
+        let beat = |end: &WorkerEnd| Duration::from_nanos(end.beat.load(Ordering::Relaxed));
+        self.ends.iter().map(move |end| now.saturating_sub(beat(end)))
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

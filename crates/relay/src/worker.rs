@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_observe::subscriber;
-use midspan_split::{Cause, Leg, Patience, Refusal, Watermarks};
+use midspan_split::{Cause, Leg, Patience, PerLeg, Refusal, Watermarks};
 use midspan_steer::Slot;
 use midspan_units::{ByteSize, Time};
 use rustix::event::Timespec;
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use socket2::Socket;
 
 use crate::counters::{Count, Counters};
-use crate::flow::{LiveFlow, Next, Others, Told};
+use crate::flow::{LiveFlow, Next, Others, Story, Told};
 use crate::interception::is_probe;
 use crate::opening::Opening;
 use crate::pool::Pool;
@@ -38,10 +38,12 @@ const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
 
 /// How often a worker says that it lives; BPF believes it for half a second.
 const BEAT: Duration = Duration::from_millis(100);
+/// The same where BPF does not steer, and only the operator is told.
+const SLOW_BEAT: Duration = Duration::from_secs(1);
 /// Connections after which it says so at once, for the room that it has is less.
 const NEWS: u64 = 64;
 
-/// What was last said of a worker.
+/// What a worker last said of itself.
 #[derive(Debug, Clone, Copy)]
 struct Beat {
     /// When the next is due.
@@ -94,8 +96,9 @@ pub(crate) struct Worker {
     index: usize,
     epoll: OwnedFd,
     listeners: Vec<Listener>,
-    /// The place among those that BPF steers to, and what was last said there.
-    slot: Option<(Slot, Beat)>,
+    /// The place among those that BPF steers to.
+    slot: Option<Slot>,
+    beat: Beat,
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
     clients: Vec<IpNet>,
@@ -135,6 +138,7 @@ impl Worker {
             epoll,
             listeners,
             slot: None,
+            beat: Beat { due: Instant::now(), open: false, taken: 0 },
             rest_until: None,
             clients: IpNet::aggregate(&config.clients),
             marks: Watermarks::up_to(config.buffer.as_bytes()),
@@ -158,7 +162,7 @@ impl Worker {
 
     /// Has BPF steer to it, as long as it says that it lives.
     pub(crate) fn set_slot(&mut self, slot: Slot) {
-        self.slot = Some((slot, Beat { due: Instant::now(), open: false, taken: 0 }));
+        self.slot = Some(slot);
     }
 
     /// Runs until the relay stops, or drains and the last flow has ended.
@@ -193,16 +197,20 @@ impl Worker {
     fn beat(&mut self) {
         let open = self.shared.phase() == Phase::Run && self.rest_until.is_none();
         let accepted = self.counters().accepted.get();
-        let Some((slot, beat)) = &mut self.slot else { return };
-        let now = Instant::now();
-        if now < beat.due && open == beat.open && accepted - beat.taken < NEWS {
+        let (now, beat) = (Instant::now(), self.beat);
+        let is_news = open != beat.open || accepted - beat.taken >= NEWS;
+        if now < beat.due && !(is_news && self.slot.is_some()) {
             return;
         }
-        let room = if self.pool.has_room() { self.shared.ledger().room() } else { 0 };
-        if let Err(error) = slot.beat(open, room) {
-            tracing::error!(%error, "a worker could not say that it lives");
+        if let Some(slot) = &self.slot {
+            let room = if self.pool.has_room() { self.shared.ledger().room() } else { 0 };
+            if let Err(error) = slot.beat(open, room) {
+                tracing::error!(%error, "a worker could not say that it lives");
+            }
         }
-        *beat = Beat { due: now + BEAT, open, taken: accepted };
+        self.shared.beat(self.index, now);
+        let until_next = if self.slot.is_some() { BEAT } else { SLOW_BEAT };
+        self.beat = Beat { due: now + until_next, open, taken: accepted };
     }
 
     fn counters(&self) -> &Counters {
@@ -258,16 +266,17 @@ impl Worker {
                 }
                 Next::Close => {
                     counters.closed.add(1);
-                    self.remove(key);
+                    self.remove(key, None);
                 }
                 Next::Abort(cause) => {
                     count_abort(counters, cause);
-                    self.remove(key);
+                    self.remove(key, Some(cause));
                 }
             }
         }
         self.wake_waiting();
         self.counters().buffered.set(self.pool.used());
+        self.counters().pipes.set(self.pool.pipes() as u64);
     }
 
     /// Lets flows that wait for a buffer try again, as many as there are buffers.
@@ -284,8 +293,11 @@ impl Worker {
         }
     }
 
-    fn remove(&mut self, key: Key) {
+    /// Ends a flow, in order or because of this.
+    fn remove(&mut self, key: Key, cause: Option<Cause>) {
         if let Some(mut flow) = self.flows.remove(key) {
+            let end = &self.shared.ends[self.index];
+            self.shared.observer.ended(end, self.index, &flow, cause);
             flow.release(&mut self.pool);
             self.counters().buffered.set(self.pool.used());
             self.release(flow.client);
@@ -305,7 +317,7 @@ impl Worker {
     }
 
     fn say_full(&self, client: IpAddr, full: bool) {
-        if let Some((slot, _)) = &self.slot
+        if let Some(slot) = &self.slot
             && let Err(error) = slot.set_full(client, full)
         {
             tracing::debug!(%error, "a full client's further connections are reset, not passed");
@@ -350,18 +362,22 @@ impl Worker {
             Err(refusal) => return refusal(self.counters()).add(1),
         };
         // Counted before the server can know of it, so that who knows of it finds it counted.
-        let Accepted { client, server, opening, .. } = accepted;
-        let subscriber = subscriber(client.ip());
+        let Accepted { socket, client, server, opening } = accepted;
         self.counters().accepted.add(1);
         self.counters().active.set(self.flows.len() as u64 + 1);
         count_declined(self.counters(), opening, self.shared.config.fast_open);
-        let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
-        match self.start(accepted, server_leg, to, due) {
+        let start = Instant::now();
+        let due = start + Duration::from(self.shared.config.connect_timeout);
+        let spliced = PerLeg::default();
+        let story = Story { client, server, start, connected: None, spliced };
+        match self.start(socket, opening, story, server_leg, to, due) {
             Ok(key) => self.connects.push_back((due, key)),
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
-                self.release(subscriber);
+                self.release(subscriber(client.ip()));
                 self.counters().connect_failed.add(1);
+                let end = &self.shared.ends[self.index];
+                self.shared.observer.not_started(end, self.index, &story);
                 self.counters().active.set(self.flows.len() as u64);
             }
         }
@@ -414,12 +430,14 @@ impl Worker {
 
     fn start(
         &mut self,
-        accepted: Accepted,
+        client_leg: OwnedFd,
+        opening: Opening,
+        mut story: Story,
         server_leg: Socket,
         to: Option<Arc<[SocketAddr]>>,
         due: Instant,
     ) -> io::Result<Key> {
-        let Accepted { socket: client_leg, client, server, opening } = accepted;
+        let Story { client, server, .. } = story;
         let mut others = Others::of(to);
         if matches!(others, Others::None) {
             socket::bind_as(&server_leg, client, self.shared.place)?;
@@ -440,9 +458,9 @@ impl Worker {
             && let Some(other) = others.next()
         {
             connected = self.connect_to(other, opening.dscp);
+            story.server = other;
         }
-        let client = subscriber(client.ip());
-        let mut flow = LiveFlow::new(client, client_leg, connected?, self.marks, others, due);
+        let mut flow = LiveFlow::new(story, client_leg, connected?, self.marks, others, due);
         flow.dscp = opening.dscp;
         if early > 0 {
             flow.early(early, self.counters());
@@ -472,7 +490,7 @@ impl Worker {
             if let Ok(fd) = connected
                 && let Some(flow) = self.flows.get_mut(key)
             {
-                flow.replace_server_leg(fd, due);
+                flow.replace_server_leg(fd, server, due);
                 self.connects.push_back((due, key));
                 return;
             }
@@ -545,7 +563,7 @@ impl Worker {
         if let Some(flow) = self.flows.get_mut(key) {
             flow.fail(cause);
             count_abort(self.counters(), cause);
-            self.remove(key);
+            self.remove(key, Some(cause));
         }
     }
 
@@ -556,7 +574,7 @@ impl Worker {
         }
         let connect = self.connects.front().map(|&(due, _)| due);
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
-        let beat = self.slot.as_ref().map(|(_, beat)| beat.due);
+        let beat = Some(self.beat.due);
         let round = self.rounds.as_ref().map(|rounds| rounds.due);
         let due =
             [connect, self.rest_until, last_accept, beat, round].into_iter().flatten().min()?;

@@ -62,6 +62,22 @@ pub enum Cause {
     Inconsistent,
 }
 
+impl Cause {
+    /// What it is called in counters, metrics and logs.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Cause::ConnectFailed => "connect_failed",
+            Cause::ConnectTimedOut => "connect_timed_out",
+            Cause::Reset(Leg::Client) => "reset_by_client",
+            Cause::Reset(Leg::Server) => "reset_by_server",
+            Cause::Idle => "idle",
+            Cause::HalfClosed => "half_closed",
+            Cause::Stopped => "stopped",
+            Cause::Inconsistent => "inconsistent",
+        }
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
+use crate::sockdiag::TcpInfo;
+
 /// Bytes in a TCP socket's send queue that the peer has not acknowledged, sent or not; an unacked
 /// FIN counts as one (SIOCOUTQ). Zero after an orderly end means that all of it arrived.
 ///
@@ -17,6 +19,24 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u32> {
         return Err(io::Error::last_os_error());
     }
     Ok(u32::try_from(bytes).unwrap_or(0))
+}
+
+/// What the kernel's TCP knows of a socket, connected or not any more.
+///
+/// # Errors
+/// When it is no TCP socket.
+pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
+    // Larger than any kernel's; what an older one does not know stays zero.
+    let info: [u8; 512] = option(socket, libc::TCP_INFO)?;
+    TcpInfo::parse(&info).map_err(io::Error::other)
+}
+
+/// The name of a TCP socket's congestion control, ended by a zero where it is shorter.
+///
+/// # Errors
+/// When it is no TCP socket.
+pub fn congestion_control(socket: impl AsFd) -> io::Result<[u8; 16]> {
+    option(socket, libc::TCP_CONGESTION)
 }
 
 /// The most bytes per second that a socket sends, which it then paces (SO_MAX_PACING_RATE).
@@ -52,22 +72,8 @@ pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// When the kernel refuses, also if `headers` is too short for them.
 pub fn saved_syn(socket: impl AsFd, headers: &mut [u8]) -> io::Result<Option<&[u8]>> {
-    let mut length = libc::socklen_t::try_from(headers.len()).unwrap_or(libc::socklen_t::MAX);
-    // SAFETY: at most `length` bytes are written to `headers`, which has so many.
-    #[allow(unsafe_code)]
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_SAVED_SYN,
-            headers.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(headers.get(..length as usize).filter(|headers| !headers.is_empty()))
+    let length = read(socket, libc::TCP_SAVED_SYN, headers)?;
+    Ok(headers.get(..length).filter(|headers| !headers.is_empty()))
 }
 
 /// Sets an option whose value is a number.
@@ -90,4 +96,53 @@ fn set<T: Copy + Into<i128>>(
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads an option of TCP as long as `SIZE` at most. What the kernel does not write is zero.
+fn option<const SIZE: usize>(socket: impl AsFd, name: libc::c_int) -> io::Result<[u8; SIZE]> {
+    let mut value = [0; SIZE];
+    read(socket, name, &mut value)?;
+    Ok(value)
+}
+
+/// Reads an option of TCP, and says how long it is.
+fn read(socket: impl AsFd, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
+    let mut length = libc::socklen_t::try_from(value.len()).unwrap_or(libc::socklen_t::MAX);
+    let fd = socket.as_fd().as_raw_fd();
+    let into = value.as_mut_ptr().cast();
+    // SAFETY: at most `length` bytes are written to `value`, which has so many.
+    #[allow(unsafe_code)]
+    let result = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, name, into, &raw mut length) };
+    if result == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_is_described_after_its_end_too() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.write_all(b"seven b").unwrap();
+        far.read_exact(&mut [0; 7]).unwrap();
+        let info = tcp_info(&far).unwrap();
+        assert_eq!((info.bytes_received, info.bytes_sent), (7, 0));
+        let name = congestion_control(&near).unwrap();
+        assert!(name[0].is_ascii_alphabetic(), "{name:?}");
+        rustix::net::sockopt::set_socket_linger(&near, Some(std::time::Duration::ZERO)).unwrap();
+        drop(near);
+        while far.read(&mut [0]).is_ok() {}
+        assert_eq!(tcp_info(&far).unwrap().bytes_received, 7);
+    }
+
+    #[test]
+    fn only_tcp_is_described() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(tcp_info(&socket).is_err() && congestion_control(&socket).is_err());
+    }
 }

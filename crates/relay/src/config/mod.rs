@@ -2,6 +2,7 @@
 
 mod forward;
 mod leg;
+mod observe;
 mod policy;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use forward::{ForwardConfig, To};
 pub use leg::{Dscp, LegConfig};
+pub use observe::{AddressesKind, FlowLogConfig, LogConfig, MetricsConfig};
 pub use policy::{PolicyConfig, Ports};
 
 /// The relay's settings. Read from TOML, or built in code from [`Config::new`].
@@ -71,6 +73,15 @@ pub struct Config {
     /// Which connections of the clients are split.
     #[serde(default)]
     pub policy: PolicyConfig,
+    /// How subscribers are shown.
+    #[serde(default)]
+    pub log: LogConfig,
+    /// Metrics over HTTP. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<MetricsConfig>,
+    /// A line for each flow that has ended. Absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_log: Option<FlowLogConfig>,
     /// Where connections are made to the relay itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forward: Vec<ForwardConfig>,
@@ -215,6 +226,9 @@ impl Config {
             server_leg: LegConfig::default(),
             limits: LimitsConfig::default(),
             policy: PolicyConfig::default(),
+            log: LogConfig::default(),
+            metrics: None,
+            flow_log: None,
             forward: Vec::new(),
         }
     }
@@ -306,6 +320,9 @@ impl Config {
         }
         if let Some((key, said)) = self.policy.first_fault() {
             return fault(&["policy", key], said);
+        }
+        if let Some((key, said)) = self.flow_log.as_ref().and_then(FlowLogConfig::first_fault) {
+            return fault(&["flow_log", key], said);
         }
         if !matches!(self.interception, InterceptionKind::Auto | InterceptionKind::Bpf) {
             let said = "takes `interception = \"bpf\"`, or \"auto\"";
@@ -417,6 +434,15 @@ split_servers = ["192.0.2.0/24"]
 pass_ports = ["22", "5060-5061", 8080]
 pass_dscp = [46]
 holdout = 10
+[log]
+addresses = "plain"
+key_file = "/etc/midspan/pseudonyms.key"
+[metrics]
+listen = "127.0.0.1:9743"
+[flow_log]
+path = "/var/log/midspan/flows.jsonl"
+max_size = "100 MB"
+keep = 3
 "#;
 
     fn refusal(text: &str) -> String {
@@ -462,6 +488,9 @@ holdout = 10
             ("\"bpf\"", 30, ["\"nftables\"", "`policy`", "bpf"]),
             ("\"22\"", 33, ["\"0x16\"", "0x16", "5060-5061"]),
             ("holdout = 10", 35, ["holdout = 1001", "`policy.holdout`", "1000"]),
+            ("\"plain\"", 37, ["\"none\"", "none", "`pseudonym`"]),
+            ("9743", 40, ["port", "socket address", ""]),
+            ("\"100 MB\"", 43, ["\"1 B\"", "`flow_log.max_size`", "4 KiB"]),
             ("[46]", 34, ["[64]", "`policy.pass_dscp`", "63"]),
         ] {
             let text = FULL.replacen(wrong, words[0], 1);

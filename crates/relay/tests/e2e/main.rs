@@ -9,6 +9,7 @@ mod fast_open;
 mod forward;
 mod idle;
 mod legs;
+mod observe;
 mod process;
 mod steer;
 mod storm;

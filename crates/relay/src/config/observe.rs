@@ -1,0 +1,74 @@
+//! What is told of the relay, and where.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use midspan_units::ByteSize;
+use serde::{Deserialize, Serialize};
+
+/// What is told in all that follows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogConfig {
+    /// How subscribers are shown.
+    #[serde(default)]
+    pub addresses: AddressesKind,
+    /// A file with the key of the pseudonyms, 32 hexadecimal digits, so that they outlast a run;
+    /// made with a random key where it is not there. Absent: a random key for each run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
+}
+
+/// How subscribers are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AddressesKind {
+    /// By a keyed hash of their address.
+    #[default]
+    Pseudonym,
+    /// By address and port.
+    Plain,
+}
+
+/// Where metrics are served.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// Address and port of `http://.../metrics`.
+    #[serde(default = "default_metrics_listen")]
+    pub listen: SocketAddr,
+}
+
+fn default_metrics_listen() -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 9742)
+}
+
+/// The flow log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowLogConfig {
+    /// The file, which is appended to.
+    pub path: PathBuf,
+    /// Size at which it is renamed and begun anew. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<ByteSize>,
+    /// Renamed files that are kept.
+    #[serde(default = "default_keep")]
+    pub keep: u32,
+}
+
+fn default_keep() -> u32 {
+    5
+}
+
+impl FlowLogConfig {
+    pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+        if self.path.as_os_str().is_empty() {
+            return Some(("path", "must name a file"));
+        }
+        if self.max_size.is_some_and(|size| size.as_bytes() < 4096) {
+            return Some(("max_size", "must be at least 4 KiB"));
+        }
+        (!(1..=1000).contains(&self.keep)).then_some(("keep", "must be between 1 and 1000"))
+    }
+}

@@ -1,0 +1,359 @@
+//! The relay's numbers as OpenMetrics text.
+
+use std::fmt;
+
+use midspan_observe::{Distribution, Histogram};
+use midspan_split::Leg;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::measures::LegMeasures;
+use crate::shared::Monitor;
+
+/// Whatever is known now, as text.
+pub(crate) fn expose(monitor: &Monitor) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Numbers(monitor.clone())));
+    let mut text = String::with_capacity(32 << 10);
+    text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+#[derive(Debug)]
+struct Numbers(Monitor);
+
+impl Collector for Numbers {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(encoder);
+        self.program(&mut page)?;
+        self.counters(&mut page)?;
+        self.ended_flows(&mut page)?;
+        self.verdicts(&mut page)
+    }
+}
+
+impl Numbers {
+    fn program(&self, page: &mut Page<'_>) -> fmt::Result {
+        let shared = &self.0.0;
+        let labels = [("version", env!("CARGO_PKG_VERSION"))];
+        page.0
+            .encode_descriptor("midspan_build", "The program that runs", None, MetricType::Info)?
+            .encode_info(&labels)?;
+        let start = shared.epoch.wall.duration_since(std::time::UNIX_EPOCH);
+        let start = start.unwrap_or_default().as_secs_f64();
+        let seconds = Some(Unit::Seconds);
+        page.family(
+            "midspan_relay_start_time",
+            "When the relay started",
+            seconds.clone(),
+            &[Sample::bare(ConstGauge::new(start))],
+        )?;
+        let ages = shared.heartbeat_ages().enumerate().map(|(worker, age)| {
+            Sample::of("worker", &worker.to_string(), ConstGauge::new(age.as_secs_f64()))
+        });
+        page.family(
+            "midspan_relay_heartbeat_age",
+            "Time since a worker last said that it lives",
+            seconds,
+            &ages.collect::<Vec<_>>(),
+        )?;
+        let limit = ConstGauge::new(i64::from(self.0.flow_limit()));
+        page.family(
+            "midspan_relay_flow_limit",
+            "Flows that may be open at one time",
+            None,
+            &[Sample::bare(limit)],
+        )
+    }
+
+    /// Those of one family follow each other, as the format wants it.
+    fn counters(&self, page: &mut Page<'_>) -> fmt::Result {
+        let mut families: Vec<(Family, Vec<Sample<u64>>)> = Vec::new();
+        for (name, help, value) in self.0.snapshot().described() {
+            let (family, label) = Family::of(name, help);
+            let sample = Sample { label: label.map(|(key, value)| (key, value.to_owned())), value };
+            match families.iter_mut().find(|(known, _)| known.name == family.name) {
+                Some((_, samples)) => samples.push(sample),
+                None => families.push((family, vec![sample])),
+            }
+        }
+        if let Some(log) = &shared_log(&self.0) {
+            families.extend(log.iter().copied().map(|(name, help, value)| {
+                (Family::of(name, help).0, vec![Sample { label: None, value }])
+            }));
+        }
+        for (family, samples) in &families {
+            let name = format!("midspan_relay_{}", family.name);
+            let sample = |sample: &Sample<u64>| Sample {
+                label: sample.label.clone(),
+                value: ConstCounter::new(sample.value),
+            };
+            let gauge = |sample: &Sample<u64>| Sample {
+                label: sample.label.clone(),
+                value: ConstGauge::new(sample.value as i64),
+            };
+            let unit = family.is_bytes.then_some(Unit::Bytes);
+            match family.is_gauge {
+                true => page.family(
+                    &name,
+                    family.help,
+                    unit,
+                    &samples.iter().map(gauge).collect::<Vec<_>>(),
+                )?,
+                false => page.family(
+                    &name,
+                    family.help,
+                    unit,
+                    &samples.iter().map(sample).collect::<Vec<_>>(),
+                )?,
+            }
+        }
+        Ok(())
+    }
+
+    fn ended_flows(&self, page: &mut Page<'_>) -> fmt::Result {
+        let workers = || self.0.0.ends.iter().map(|end| &end.measures);
+        let legs = |of: fn(&LegMeasures) -> &Histogram| {
+            Leg::BOTH
+                .map(|leg| Sample::of_leg(leg, Total::of(workers().map(|one| of(&one.legs[leg])))))
+        };
+        let seconds = || Some(Unit::Seconds);
+        page.family(
+            "midspan_relay_connect",
+            "Time that servers took to answer the connect",
+            seconds(),
+            &[Sample::bare(Total::of(workers().map(|one| &one.connect)))],
+        )?;
+        page.family(
+            "midspan_relay_flow_duration",
+            "Time from taking a flow to its end",
+            seconds(),
+            &[Sample::bare(Total::of(workers().map(|one| &one.duration)))],
+        )?;
+        page.family(
+            "midspan_relay_leg_rtt",
+            "Smoothed round-trip time at the end of a flow",
+            seconds(),
+            &legs(|leg| &leg.rtt),
+        )?;
+        page.family(
+            "midspan_relay_leg_min_rtt",
+            "Least round-trip time of a flow",
+            seconds(),
+            &legs(|leg| &leg.min_rtt),
+        )?;
+        page.family(
+            "midspan_relay_leg_retransmitted",
+            "Share of the bytes sent that was sent again",
+            Some(Unit::Other("ratio".into())),
+            &legs(|leg| &leg.retransmitted),
+        )?;
+        page.family(
+            "midspan_relay_leg_delivery_rate",
+            "Last measured rate of delivery to the peer",
+            Some(Unit::Other("bytes_per_second".into())),
+            &legs(|leg| &leg.delivery_rate),
+        )?;
+        let sums = |of: fn(&LegMeasures) -> u64| {
+            Leg::BOTH.map(|leg| {
+                let sum = workers().map(|one| of(&one.legs[leg])).sum::<u64>();
+                Sample::of_leg(leg, ConstCounter::new(sum))
+            })
+        };
+        page.family(
+            "midspan_relay_leg_retransmitted",
+            "Bytes sent again, of flows that have ended",
+            Some(Unit::Bytes),
+            &sums(|leg| leg.retransmitted_bytes.get()),
+        )?;
+        page.family(
+            "midspan_relay_leg_retransmitted_segments",
+            "Segments sent again, of flows that have ended",
+            None,
+            &sums(|leg| leg.retransmitted_segments.get()),
+        )
+    }
+
+    fn verdicts(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Some(counts) = self.0.verdicts() else { return Ok(()) };
+        let samples = counts.entries().map(|(verdict, count)| {
+            Sample::of("verdict", verdict.label(), ConstCounter::new(count))
+        });
+        page.family(
+            "midspan_steer_verdicts",
+            "What became of new connections, and of packets, where BPF steers",
+            None,
+            &samples.collect::<Vec<_>>(),
+        )
+    }
+}
+
+fn shared_log(monitor: &Monitor) -> Option<[(&'static str, &'static str, u64); 2]> {
+    let log = monitor.0.observer.flow_log.as_ref()?;
+    Some([
+        ("flow_log_entries", "Entries written to the flow log", log.written()),
+        ("flow_log_lost", "Entries that the flow log has lost", log.lost()),
+    ])
+}
+
+/// What counters are called together, without `midspan_relay_`, the unit and `_total`.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    is_gauge: bool,
+    is_bytes: bool,
+}
+
+impl Family {
+    /// A counter's family, and the label that tells it from the others.
+    fn of(
+        counter: &'static str,
+        help: &'static str,
+    ) -> (Family, Option<(&'static str, &'static str)>) {
+        let family = |name, help| Family { name, help, is_gauge: false, is_bytes: false };
+        let bytes = |name, help| Family { is_bytes: true, ..family(name, help) };
+        let gauge = |name| Family { is_gauge: true, ..family(name, help) };
+        for (prefix, name, help, label) in [
+            ("refused_", "connections_refused", "Connections refused", "reason"),
+            (
+                "declined_",
+                "offers_declined",
+                "Connections whose client offered what was not taken",
+                "offer",
+            ),
+        ] {
+            if let Some(which) = counter.strip_prefix(prefix) {
+                return (family(name, help), Some((label, which)));
+            }
+        }
+        match counter {
+            "accepted" => (family("flows_accepted", help), None),
+            "active" => (gauge("flows_active"), None),
+            "buffered" => (Family { is_bytes: true, ..gauge("buffered") }, None),
+            "pipes" => (gauge("pipes_open"), None),
+            "closed" | "connect_failed" | "connect_timed_out" | "reset_by_client"
+            | "reset_by_server" | "idle" | "half_closed" | "stopped" | "inconsistent" => {
+                (family("flows_ended", "Flows that have ended, by how"), Some(("how", counter)))
+            }
+            "bytes_from_client" => (bytes("received", "Bytes read"), Some(("leg", "client"))),
+            "bytes_from_server" => (bytes("received", "Bytes read"), Some(("leg", "server"))),
+            "bytes_to_client" => {
+                (bytes("sent", "Bytes given to the kernel to send"), Some(("leg", "client")))
+            }
+            "bytes_to_server" => {
+                (bytes("sent", "Bytes given to the kernel to send"), Some(("leg", "server")))
+            }
+            _ => (family(counter, help), None),
+        }
+    }
+}
+
+struct Sample<V> {
+    label: Option<(&'static str, String)>,
+    value: V,
+}
+
+impl<V> Sample<V> {
+    fn bare(value: V) -> Self {
+        Sample { label: None, value }
+    }
+
+    fn of(key: &'static str, label: &str, value: V) -> Self {
+        Sample { label: Some((key, label.to_owned())), value }
+    }
+
+    fn of_leg(leg: Leg, value: V) -> Self {
+        Sample::of("leg", &leg.to_string(), value)
+    }
+}
+
+struct Page<'a>(DescriptorEncoder<'a>);
+
+impl Page<'_> {
+    fn family<V: EncodeMetric>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        samples: &[Sample<V>],
+    ) -> fmt::Result {
+        let Some(first) = samples.first() else { return Ok(()) };
+        let mut encoder =
+            self.0.encode_descriptor(name, help, unit.as_ref(), first.value.metric_type())?;
+        for sample in samples {
+            match &sample.label {
+                Some((key, label)) => {
+                    let labels = [(*key, label.as_str())];
+                    sample.value.encode(encoder.encode_family(&labels)?)?;
+                }
+                // There is no other, then.
+                None => return sample.value.encode(encoder),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What several workers' histograms have counted.
+struct Total(Distribution);
+
+impl Total {
+    fn of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Self {
+        Total(Histogram::total(histograms))
+    }
+}
+
+impl EncodeMetric for Total {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let none = None::<&_>;
+        encoder.encode_histogram::<[(&str, &str); 0]>(
+            self.0.sum,
+            self.0.count(),
+            &self.0.buckets,
+            none,
+        )
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use midspan_split::Cause;
+
+    use super::*;
+
+    #[test]
+    fn every_way_to_end_is_of_one_family() {
+        let resets = Leg::BOTH.map(Cause::Reset);
+        let others = [
+            Cause::ConnectFailed,
+            Cause::ConnectTimedOut,
+            Cause::Idle,
+            Cause::HalfClosed,
+            Cause::Stopped,
+            Cause::Inconsistent,
+        ];
+        for cause in resets.into_iter().chain(others) {
+            let (family, label) = Family::of(cause.label(), "");
+            assert_eq!((family.name, label), ("flows_ended", Some(("how", cause.label()))));
+        }
+    }
+
+    #[test]
+    fn whatever_is_counted_is_told() {
+        let counts = crate::counters::Snapshot::default();
+        for (name, help, _) in counts.described() {
+            let (family, _) = Family::of(name, help);
+            assert!(!help.is_empty() && !family.help.contains('\n'), "{name}");
+        }
+        assert_eq!(Family::of("urgent", "Legs").0.name, "urgent");
+        assert!(Family::of("active", "").0.is_gauge && Family::of("buffered", "").0.is_bytes);
+    }
+}

@@ -1,0 +1,221 @@
+//! What is told of the relay to who looks at it from outside: metrics and the flow log.
+//!
+//! Workers count, and hand over what they know of a flow when it ends. All else is done by threads
+//! of this module's own, which workers never wait for.
+
+mod flow_log;
+mod http;
+mod leg;
+mod measures;
+mod metrics;
+mod naming;
+
+use std::io;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime};
+
+use midspan_observe::{Entry, LegStats, Naming, Split};
+use midspan_split::{Cause, Leg, PerLeg};
+use tokio::sync::oneshot;
+
+pub(crate) use self::flow_log::FlowLog;
+pub(crate) use self::measures::Measures;
+use crate::config::Config;
+use crate::flow::{LiveFlow, Story};
+use crate::shared::{Monitor, WorkerEnd};
+
+/// Why nothing can be told as configured.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// The key of the pseudonyms cannot be had.
+    #[error("the key of the pseudonyms, {path}: {said}")]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        said: String,
+    },
+    /// Metrics cannot be served where they should be.
+    #[error("cannot serve metrics at {at}: {error}")]
+    Metrics {
+        /// Where.
+        at: std::net::SocketAddr,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The flow log cannot be opened.
+    #[error("cannot open the flow log {path}: {error}")]
+    FlowLog {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The system refused something else.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// What the workers tell what they know to.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    pub(crate) naming: Naming,
+    pub(crate) flow_log: Option<FlowLog>,
+    /// Whether what TCP knows of a flow at its end is wanted.
+    measures: bool,
+}
+
+impl Observer {
+    /// Opens what is written to. No thread runs yet.
+    pub(crate) fn open(config: &Config) -> Result<Observer, ObserveError> {
+        Ok(Observer {
+            naming: naming::of(&config.log)?,
+            flow_log: config.flow_log.as_ref().map(FlowLog::open).transpose()?,
+            measures: config.metrics.is_some(),
+        })
+    }
+
+    /// Takes note of a flow that is over, before its sockets are closed. Without metrics and flow
+    /// log this costs nothing.
+    pub(crate) fn ended(
+        &self,
+        end: &WorkerEnd,
+        worker: usize,
+        flow: &LiveFlow,
+        cause: Option<Cause>,
+    ) {
+        if !self.measures && self.flow_log.is_none() {
+            return;
+        }
+        let ask = |leg| leg::stats(flow.fd(leg), self.flow_log.is_some());
+        let legs = PerLeg { client: ask(Leg::Client), server: ask(Leg::Server) };
+        self.note(end, worker, flow.story(), legs, flow.totals(), cause);
+    }
+
+    /// The same of a flow whose server leg could not even begin.
+    pub(crate) fn not_started(&self, end: &WorkerEnd, worker: usize, story: &Story) {
+        let cause = Some(Cause::ConnectFailed);
+        self.note(end, worker, story, PerLeg::default(), PerLeg::default(), cause);
+    }
+
+    fn note(
+        &self,
+        end: &WorkerEnd,
+        worker: usize,
+        story: &Story,
+        legs: PerLeg<Option<LegStats>>,
+        totals: PerLeg<Totals>,
+        cause: Option<Cause>,
+    ) {
+        let lasted = story.start.elapsed();
+        let connect = story.connected.map(|connected| connected - story.start);
+        if self.measures {
+            let measures = &end.measures;
+            for leg in Leg::BOTH {
+                if let Some(stats) = &legs[leg] {
+                    measures.legs[leg].record(stats);
+                }
+            }
+            if let Some(connect) = connect {
+                measures.connect.record(connect.as_micros() as u64);
+            }
+            measures.duration.record(lasted.as_micros() as u64);
+        }
+        if let Some(flow_log) = &self.flow_log {
+            let now = SystemTime::now();
+            flow_log.add(Entry::Split(Split {
+                start: now.checked_sub(lasted).unwrap_or(now),
+                end: now,
+                client: self.naming.of(story.client),
+                server: story.server,
+                ended: cause.map_or("closed", Cause::label).into(),
+                worker,
+                connect_us: connect.map(|connect| connect.as_micros() as u64),
+                spliced: [story.spliced.client, story.spliced.server],
+                bytes_from_client: totals.client.received,
+                bytes_to_server: totals.server.sent,
+                bytes_from_server: totals.server.received,
+                bytes_to_client: totals.client.sent,
+                client_leg: legs.client,
+                server_leg: legs.server,
+            }));
+        }
+    }
+}
+
+/// Bytes that have crossed a leg.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Totals {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+}
+
+/// Where the relay is looked at from outside: places taken, nothing answered yet.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    metrics: Option<TcpListener>,
+}
+
+impl Windows {
+    /// Takes the places that are configured.
+    pub(crate) fn open(config: &Config) -> Result<Windows, ObserveError> {
+        let mut windows = Windows::default();
+        if let Some(metrics) = &config.metrics {
+            let at = metrics.listen;
+            let listener = TcpListener::bind(at).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok(listener)
+            });
+            let listener = listener.map_err(|error| ObserveError::Metrics { at, error })?;
+            windows.metrics = Some(listener);
+        }
+        Ok(windows)
+    }
+
+    /// Begins to answer, in a thread of its own.
+    pub(crate) fn serve(self, monitor: Monitor) -> Result<Served, ObserveError> {
+        let Some(listener) = self.metrics else { return Ok(Served(None)) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serve = async move {
+            match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => drop(tokio::spawn(http::serve(listener, monitor))),
+                Err(error) => tracing::error!(%error, "metrics cannot be served"),
+            }
+            // Dropping the other end says it as well.
+            let _ = stopped.await;
+        };
+        let thread = std::thread::Builder::new()
+            .name("relay-observe".into())
+            .spawn(move || runtime.block_on(serve))?;
+        Ok(Served(Some((stop, thread))))
+    }
+}
+
+/// Answers to who looks from outside. Dropping this ends it.
+#[derive(Debug, Default)]
+pub(crate) struct Served(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.0.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// When the relay started, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Epoch {
+    pub(crate) instant: Instant,
+    pub(crate) wall: SystemTime,
+}
+
+impl Epoch {
+    pub(crate) fn now() -> Epoch {
+        Epoch { instant: Instant::now(), wall: SystemTime::now() }
+    }
+}
