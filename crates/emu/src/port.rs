@@ -44,7 +44,7 @@ pub enum Backend {
 impl Backend {
     /// The backend to use here: TUN wherever /dev/net/tun can be opened.
     pub fn available() -> Backend {
-        match tun::open_device() {
+        match midspan_sys::tun::open_device() {
             Ok(_) => Backend::Tun,
             Err(_) => Backend::Packet,
         }

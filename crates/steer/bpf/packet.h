@@ -20,6 +20,7 @@ struct packet {
 	__u8 dscp;
 	__u8 flags;     /* of TCP */
 	__u32 sequence;
+	__u32 end;      /* where the IP packet ends; 0 if its length field cannot say */
 	struct address source;
 	struct address destination;
 	__be16 source_port;
@@ -48,7 +49,7 @@ struct ipv6 {
 	struct address destination;
 };
 
-/* As much of it as steering looks at. */
+/* Without options. */
 struct tcp {
 	__be16 source;
 	__be16 destination;
@@ -56,6 +57,9 @@ struct tcp {
 	__be32 acknowledgement;
 	__u8 offset;
 	__u8 flags;
+	__be16 window;
+	__be16 checksum;
+	__be16 urgent;
 };
 
 static __always_inline bool load(struct __sk_buff *skb, __u32 offset, void *to, __u32 size)
@@ -81,11 +85,12 @@ static __always_inline __u32 parse_ip(struct __sk_buff *skb, __u32 offset, struc
 	if (packet->version == 4) {
 		struct ipv4 ip;
 
-		if (!load(skb, offset, &ip, sizeof(ip)))
+		if (!load(skb, offset, &ip, sizeof(ip)) || (ip.version_ihl & 15) < 5)
 			return 0;
 		packet->dscp = ip.tos >> 2;
 		packet->source = mapped(ip.source);
 		packet->destination = mapped(ip.destination);
+		packet->end = ip.length ? offset + bpf_ntohs(ip.length) : 0;
 		*protocol = ip.protocol;
 		/* More to come, or not the first. */
 		if (ip.fragment & bpf_htons(0x3fff))
@@ -103,6 +108,7 @@ static __always_inline __u32 parse_ip(struct __sk_buff *skb, __u32 offset, struc
 		packet->destination = ip.destination;
 		next = ip.next;
 		offset += sizeof(ip);
+		packet->end = ip.length ? offset + bpf_ntohs(ip.length) : 0;
 		/* Hop-by-hop and destination options, a routing and a fragment header: each once at
 		 * most, but for the destination options (RFC 8200, 4.1). */
 		for (int i = 0; i < 5; i++) {
@@ -147,6 +153,20 @@ static __always_inline void parse_icmp(struct __sk_buff *skb, __u32 offset, stru
 	packet->destination_port = ports[0];
 }
 
+/* The first segment of a connection. */
+static __always_inline bool opens(const struct packet *packet)
+{
+	return (packet->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
+}
+
+/* Whether the packet holds all that its length says, the TCP header that ends at `offset` included. */
+static __always_inline bool is_whole(struct __sk_buff *skb, const struct packet *packet, __u32 offset)
+{
+	__u8 last;
+
+	return packet->end >= offset && load(skb, packet->end - 1, &last, 1);
+}
+
 static __always_inline struct packet parse(struct __sk_buff *skb)
 {
 	struct packet packet = {};
@@ -174,28 +194,29 @@ static __always_inline struct packet parse(struct __sk_buff *skb)
 		return packet;
 	}
 	if (protocol == (packet.version == 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6)) {
-		packet.kind = OTHER;
-		parse_icmp(skb, offset, &packet);
+		if (packet.kind != TCP_FRAGMENT)
+			parse_icmp(skb, offset, &packet);
+		else
+			packet.kind = OTHER;
 		return packet;
 	}
 	if (protocol != IPPROTO_TCP) {
 		packet.kind = OTHER;
 		return packet;
 	}
-	if (packet.kind == TCP_FRAGMENT || !load(skb, offset, &tcp, sizeof(tcp)))
+	if (packet.kind == TCP_FRAGMENT || !load(skb, offset, &tcp, sizeof(tcp)) ||
+	    tcp.offset >> 4 < 5)
 		return packet;
 	packet.kind = TCP;
 	packet.source_port = tcp.source;
 	packet.destination_port = tcp.destination;
 	packet.sequence = bpf_ntohl(tcp.sequence);
 	packet.flags = tcp.flags;
+	offset += (tcp.offset >> 4) * 4;
+	/* What the stack would drop must not be remembered. */
+	if (opens(&packet) && !is_whole(skb, &packet, offset))
+		packet.kind = OTHER;
 	return packet;
-}
-
-/* The first segment of a connection. */
-static __always_inline bool opens(const struct packet *packet)
-{
-	return (packet->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
 }
 
 /* This host's socket that the packet is for, or that the error is about: one of a connection, or a

@@ -69,7 +69,9 @@ static __always_inline void open(struct __sk_buff *skb, const struct settings *s
 		return;
 	}
 	verdict = policy_of(skb, set, packet, hashed);
-	if (verdict == PASS_CLIENT) {
+	/* Neither is the relay's business, nor worth remembering: the link of a VLAN may see it otherwise
+	 * than the one below it. */
+	if (verdict == PASS_CLIENT || verdict == PASS_LOCAL) {
 		count(verdict);
 		return;
 	}
@@ -121,8 +123,8 @@ int steer(struct __sk_buff *skb)
 	__u32 zero = 0;
 
 	set = bpf_map_lookup_elem(&settings, &zero);
-	/* Seen already, on the link that a VLAN's link stands on. */
-	if (!set || skb->mark == set->mark)
+	/* Seen already, on the link that a VLAN's link stands on; or a frame for another host. */
+	if (!set || skb->mark == set->mark || skb->pkt_type != PACKET_HOST)
 		return GO_ON;
 	packet = parse(skb);
 	if (packet.kind == TCP_FRAGMENT)

@@ -320,3 +320,6 @@ impl IntoIo for libbpf_rs::ErrorKind {
         }
     }
 }
+
+#[cfg(test)]
+mod packets;

@@ -1,5 +1,6 @@
 //! Safe, small wrappers of the Linux calls that more than one of Midspan's shells needs: network
-//! namespaces, routing netlink, socket diagnostics, children that do not outlive their parent.
+//! namespaces, routing netlink, socket diagnostics, TUN and TAP interfaces, children that do not
+//! outlive their parent.
 //!
 //! All `unsafe` of this crate stands in the few blocks that call the kernel where no library
 //! offers a safe function.
@@ -10,4 +11,5 @@ pub mod process;
 pub mod sockdiag;
 pub mod socket;
 pub mod sysctl;
+pub mod tun;
 pub mod userns;

@@ -5,22 +5,10 @@ mod ring;
 
 pub(crate) use ring::Ring;
 
-use std::ffi::{c_int, c_short};
+use std::ffi::c_int;
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, BorrowedFd};
-
-/// Makes an open /dev/net/tun the TUN device `name`: IP packets without link header, each behind a
-/// virtio-net header, and TCP super-packets whole.
-pub(crate) fn make_tun(fd: BorrowedFd<'_>, name: &str) -> io::Result<()> {
-    let mut request = interface_request(name)?;
-    request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as c_short;
-    // SAFETY: TUNSETIFF reads and writes one `ifreq`, which `request` is.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
-    let offloads = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
-    // SAFETY: TUNSETOFFLOAD takes its flags by value.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, offloads as libc::c_ulong) })
-}
 
 /// The Ethernet address of interface `name` in the namespace of `socket`.
 pub(crate) fn ethernet_address(socket: BorrowedFd<'_>, name: &str) -> io::Result<[u8; 6]> {

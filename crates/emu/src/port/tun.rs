@@ -3,10 +3,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 
 use midspan_sys::netlink::Netlink;
-use rustix::fs::{Mode, OFlags};
+use midspan_sys::tun;
 use rustix::io::Errno;
 
-use super::{Intake, Monitor, PortConfig, bring_up, kernel};
+use super::{Intake, Monitor, PortConfig, bring_up};
 use crate::train::Train;
 use crate::vnet::{self, VnetHeader};
 
@@ -20,19 +20,13 @@ pub(crate) struct Tun {
 /// Bytes that one read may yield: the virtio-net header and the longest IP packet.
 const READ_BYTES: usize = 64 * 1024 + vnet::LEN;
 
-/// Opens the device from which TUN interfaces are made.
-pub(crate) fn open_device() -> io::Result<OwnedFd> {
-    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    Ok(rustix::fs::open("/dev/net/tun", flags, Mode::empty())?)
-}
-
 impl Tun {
     pub(crate) fn open(config: &PortConfig) -> io::Result<(Tun, Monitor)> {
         config.netns.run(|| {
             // The interface appears in the namespace in which the device was opened.
-            let device = open_device()
+            let device = tun::open_device()
                 .map_err(|error| io::Error::new(error.kind(), format!("/dev/net/tun: {error}")))?;
-            kernel::make_tun(device.as_fd(), &config.interface)?;
+            tun::make_interface(&device, &config.interface, tun::Unit::SuperPacket)?;
             let mut netlink = Netlink::open()?;
             bring_up(&mut netlink, &config.interface, config.mtu)?;
             let interfaces = Mutex::new(vec![(netlink, config.interface.clone())]);

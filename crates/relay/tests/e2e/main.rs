@@ -13,4 +13,5 @@ mod observe;
 mod process;
 mod steer;
 mod storm;
+mod vlan;
 mod world;

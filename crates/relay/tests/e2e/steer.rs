@@ -15,7 +15,7 @@ use crate::process::RelayProcess;
 use crate::world::{BOX, CLIENT, PATIENCE, SERVER, World, ip, skip};
 
 /// A relay that BPF steers to; `None`, and says so, where that may not be.
-fn start(world: &World, settings: &str) -> Option<RelayProcess> {
+pub(crate) fn start(world: &World, settings: &str) -> Option<RelayProcess> {
     match Steering::load(&Policy::default(), 1, 1) {
         Ok(_) => {}
         Err(midspan_steer::Error::Load(error)) if error.kind() == ErrorKind::PermissionDenied => {
@@ -28,7 +28,7 @@ fn start(world: &World, settings: &str) -> Option<RelayProcess> {
 }
 
 /// Data crosses, both ways.
-fn exchange(near: &mut TcpStream, far: &mut TcpStream) {
+pub(crate) fn exchange(near: &mut TcpStream, far: &mut TcpStream) {
     near.write_all(b"ping").unwrap();
     let mut word = [0; 4];
     far.read_exact(&mut word).unwrap();
