@@ -1,0 +1,36 @@
+//! A TCP endpoint that behaves as Linux's does, for simulation: no bytes, no sockets, no clock.
+//!
+//! An [`Endpoint`] takes [`Segment`]s and the time, and gives segments and the time at which it
+//! wants to be asked again. Payloads are lengths and streams are counts. After each call that may
+//! change something ([`Endpoint::receive`], [`Endpoint::on_timer`], [`Endpoint::write`],
+//! [`Endpoint::read`], [`Endpoint::close`], [`Endpoint::abort`]) take everything that
+//! [`Endpoint::poll_transmit`] gives, at the same time, then ask [`Endpoint::poll_timeout`].
+//!
+//! It has SACK and D-SACK (RFC 2018, 2883), RACK and tail loss probes (RFC 8985), proportional rate
+//! reduction (RFC 9937), undo by timestamps and D-SACKs (RFC 3522, 4015), F-RTO (RFC 5682), window
+//! validation (RFC 2861), autotuned buffers, pacing and ECN (RFC 3168), each as Linux does them;
+//! options are named as Linux names them. Window and pacing rate are the
+//! [congestion control's](midspan_cc::Control). It has no urgent data, no Fast Open, no keep-alive,
+//! and no path MTU discovery.
+//!
+//! Written from RFCs, papers, and what is documented and observed of Linux.
+
+mod config;
+mod endpoint;
+mod info;
+mod ranges;
+mod receiver;
+mod segment;
+mod sender;
+
+use midspan_units::Time;
+
+pub use config::{Config, EcnMode, Memory};
+pub use endpoint::{Endpoint, Failure, Stage, Transmit};
+pub use info::Info;
+pub use segment::Segment;
+
+/// The timestamp of the time `now` (RFC 7323): milliseconds, never zero, which means none.
+fn timestamp(now: Time) -> u32 {
+    ((now.as_nanos() / 1_000_000 + 1) as u32).max(1)
+}

@@ -1,0 +1,191 @@
+//! When acknowledgements are sent (RFC 9293, 3.8.6.3; RFC 5681, 4.2), as Linux does: at once at the
+//! start and after trouble, then every second full segment or after a while, and several SACKs as
+//! one.
+
+use midspan_units::{Span, Time};
+
+use crate::Config;
+
+/// Least delay of an acknowledgement.
+const LEAST_DELAY: Span = Span::from_millis(40);
+/// Greatest delay.
+const MOST_DELAY: Span = Span::from_millis(200);
+/// How many acknowledgements are sent at once at the start.
+const MOST_QUICK: u32 = 16;
+/// How many duplicate acknowledgements are sent before they are compressed.
+const DUPLICATES: u32 = 3;
+
+#[derive(Debug)]
+pub(super) struct Acks {
+    compress_delay: Span,
+    compress_most: u32,
+    /// Something is to be acknowledged.
+    due: bool,
+    /// At once.
+    now: bool,
+    /// At this time.
+    delayed: Option<Time>,
+    /// Acknowledgements still to be sent without delay.
+    quick: u32,
+    /// The application answers what it receives: acknowledgements can wait for the answer.
+    replying: bool,
+    /// A segment that was not full came since the last acknowledgement.
+    pushed: bool,
+    /// Estimate of the time between segments, which decides how long to wait for the next one; none
+    /// before the first.
+    interval: Option<Span>,
+    last_data: Time,
+    /// Duplicate acknowledgements sent for one position, and the position.
+    duplicates: (u64, u32),
+    /// SACKs held back, and until when.
+    compressed: u32,
+    compressed_until: Option<Time>,
+}
+
+impl Acks {
+    pub(super) fn new(config: &Config) -> Acks {
+        Acks {
+            compress_delay: config.tcp_comp_sack_delay,
+            compress_most: config.tcp_comp_sack_nr,
+            due: false,
+            now: false,
+            delayed: None,
+            quick: 0,
+            replying: false,
+            pushed: false,
+            interval: None,
+            last_data: Time::ZERO,
+            duplicates: (0, 0),
+            compressed: 0,
+            compressed_until: None,
+        }
+    }
+
+    /// Something is to be acknowledged, sooner or later.
+    pub(super) fn due(&mut self) {
+        self.due = true;
+    }
+
+    /// At once.
+    pub(super) fn now(&mut self) {
+        self.due = true;
+        self.now = true;
+    }
+
+    /// The next acknowledgements go at once: up to `most`, or as many as at the start.
+    pub(super) fn hurry(&mut self, most: u32) {
+        self.quick = self.quick.max(MOST_QUICK.min(most));
+        self.replying = false;
+        self.interval = Some(LEAST_DELAY);
+    }
+
+    /// The application is likely to answer.
+    pub(super) fn expect_reply(&mut self) {
+        self.replying = true;
+    }
+
+    /// A data segment came.
+    pub(super) fn data_came(&mut self, now: Time, payload: u32, mss: u32, window: u64) {
+        self.pushed |= payload < mss;
+        let quick = (window / (2 * u64::from(mss.max(1)))).clamp(2, u64::from(MOST_QUICK)) as u32;
+        match self.interval {
+            None => {
+                self.quick = self.quick.max(quick);
+                self.interval = Some(LEAST_DELAY);
+            }
+            Some(interval) => {
+                let gap = now.since(self.last_data);
+                if gap <= LEAST_DELAY / 2 {
+                    self.interval = Some(interval / 2 + LEAST_DELAY / 2);
+                } else if gap < interval {
+                    self.interval = Some(interval / 2 + gap);
+                } else if gap > Span::from_secs(1) {
+                    // The sender has probably started over (RFC 5681, 4.1).
+                    self.quick = self.quick.max(quick);
+                }
+            }
+        }
+        self.last_data = now;
+    }
+
+    /// A data segment was dealt with. `enough`: more than a full segment waits to be acknowledged.
+    pub(super) fn decide(&mut self, now: Time, enough: bool, holes: bool, nxt: u64, rtt: Span) {
+        if !self.due || self.now {
+            return;
+        }
+        if enough || (self.quick > 0 && !self.replying) {
+            self.now = true;
+        } else if !holes {
+            let wait = self.interval.unwrap_or(LEAST_DELAY).clamp(LEAST_DELAY, MOST_DELAY);
+            self.delayed.get_or_insert(now + wait);
+        } else {
+            self.compress(now, nxt, rtt);
+        }
+    }
+
+    /// The first duplicate acknowledgements make the sender repair; more of them can wait for a
+    /// twentieth of the round-trip time (`tcp_comp_sack_delay_ns`).
+    fn compress(&mut self, now: Time, nxt: u64, rtt: Span) {
+        if self.duplicates.0 != nxt {
+            self.duplicates = (nxt, 0);
+        }
+        if self.duplicates.1 < DUPLICATES || self.compressed >= self.compress_most {
+            self.duplicates.1 += 1;
+            self.now = true;
+            return;
+        }
+        self.compressed += 1;
+        if self.compressed_until.is_none() {
+            self.compressed_until = Some(now + (rtt / 20).min(self.compress_delay));
+        }
+    }
+
+    /// The application has read. `enough` as above; `empty`: nothing is left to read. Whether that
+    /// calls for an acknowledgement.
+    pub(super) fn after_read(&mut self, enough: bool, empty: bool) -> bool {
+        let call = self.due && (enough || (self.pushed && !self.replying && empty));
+        self.now |= call;
+        call
+    }
+
+    /// The application's own data went out: if it was an answer, others may be expected.
+    pub(super) fn data_sent(&mut self, now: Time) {
+        if self.interval.is_some_and(|interval| now.since(self.last_data) < interval) {
+            self.replying = true;
+        }
+    }
+
+    pub(super) fn must_send(&self, now: Time) -> bool {
+        self.now || self.compressed_until.is_some_and(|at| at <= now)
+    }
+
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.delayed.into_iter().chain(self.compressed_until).min()
+    }
+
+    /// Looks whether the delay of an acknowledgement is over.
+    pub(super) fn on_timer(&mut self, now: Time, rto: Span) {
+        if self.delayed.is_some_and(|at| at <= now) {
+            self.delayed = None;
+            self.now = true;
+            // It waited for nothing: next time it waits for longer, or not for an answer.
+            if self.replying {
+                self.replying = false;
+                self.interval = Some(LEAST_DELAY);
+            } else {
+                self.interval = self.interval.map(|interval| (interval * 2).min(rto));
+            }
+        }
+    }
+
+    /// An acknowledgement was sent.
+    pub(super) fn sent(&mut self) {
+        self.quick = self.quick.saturating_sub(1);
+        self.due = false;
+        self.now = false;
+        self.pushed = false;
+        self.delayed = None;
+        self.compressed = 0;
+        self.compressed_until = None;
+    }
+}

@@ -1,0 +1,261 @@
+//! What an acknowledgement tells.
+
+use midspan_units::{Span, Time};
+
+use super::Sender;
+use midspan_cc::{Sample, State};
+
+/// An acknowledgement, with positions in place of sequence numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Acknowledgement<'a> {
+    /// Next position that the peer expects.
+    pub(crate) ack: u64,
+    /// Where its window ends.
+    pub(crate) edge: u64,
+    /// SACK blocks.
+    pub(crate) sack: &'a [(u64, u64)],
+    /// The timestamp that it echoes, milliseconds.
+    pub(crate) echo: u32,
+    /// ECN-Echo.
+    pub(crate) ece: bool,
+    /// It came with data, so it is no duplicate acknowledgement.
+    pub(crate) with_data: bool,
+}
+
+/// What was new in an acknowledgement.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    /// Something was acknowledged cumulatively.
+    pub(super) advanced: bool,
+    /// Something was SACKed.
+    pub(super) sacked: bool,
+    /// Something of before the recovery point that was sent once was delivered.
+    pub(super) original_delivered: bool,
+    /// Something that was sent again was acknowledged cumulatively.
+    pub(super) retransmission_acked: bool,
+    /// The peer got something twice.
+    pub(super) dsack: bool,
+    /// What was got twice was the tail loss probe.
+    pub(super) dsack_of_probe: bool,
+    /// The window is another.
+    pub(super) window_update: bool,
+    /// A retransmission was found lost.
+    pub(super) retransmission_lost: bool,
+    pub(super) ece: bool,
+    /// Segments sent once that were delivered: when the first and the last were sent.
+    acked_sent: Option<(Time, Time)>,
+    sacked_sent: Option<(Time, Time)>,
+    /// First position of a segment, sent once, that was delivered after later ones.
+    overtaken: Option<u64>,
+}
+
+/// As it was before an acknowledgement.
+struct Before {
+    una: u64,
+    in_flight: u32,
+    delivered: u32,
+    ever_lost: u64,
+    highest_sacked: u64,
+}
+
+impl Sender {
+    /// An acknowledgement has come. Afterwards everything that may be sent must be asked for.
+    pub(crate) fn acknowledge(&mut self, now: Time, ack: &Acknowledgement<'_>) {
+        if ack.ack > self.nxt {
+            return;
+        }
+        let before = Before {
+            una: self.una,
+            in_flight: self.board.in_flight(),
+            delivered: self.deliveries.total(),
+            ever_lost: self.board.ever_lost(),
+            highest_sacked: self.board.highest_sacked().max(self.una),
+        };
+        let mut news = News { ece: ack.ece, ..News::default() };
+        self.new_data_first = false;
+        if ack.ack >= self.una && ack.edge != self.edge {
+            // What an older acknowledgement says of the window is out of date.
+            news.window_update = true;
+            self.edge = self.edge.max(ack.edge);
+        }
+        self.take_sacks(now, ack, &before, &mut news);
+        if ack.ack > self.una {
+            self.take_cumulative(now, ack.ack, &before, &mut news);
+        }
+        let rtt = self.measure_rtt(now, ack, &news);
+        self.end_tail_probe(now, ack.ack, &news, ack.with_data);
+        let duplicate = !news.advanced && !ack.with_data && !news.window_update;
+        if duplicate || news.sacked || news.dsack || news.ece || self.state != State::Open {
+            self.alert(now, ack, before.una, &mut news, duplicate);
+        }
+        self.rack.adapt_window(self.una, self.nxt, &mut self.undo);
+        if news.advanced {
+            self.arm_on_progress(now);
+        }
+        if self.board.is_empty() {
+            self.disarm();
+        }
+        self.adjust_window(now, rtt, &before, &news);
+    }
+
+    fn take_sacks(
+        &mut self,
+        now: Time,
+        ack: &Acknowledgement<'_>,
+        before: &Before,
+        news: &mut News,
+    ) {
+        let mut blocks = ack.sack;
+        if let [first, rest @ ..] = blocks {
+            // RFC 2883, section 4: below the acknowledgement, or inside the next block.
+            let inside = rest.first().is_some_and(|next| next.0 <= first.0 && first.1 <= next.1);
+            if first.1 <= ack.ack || inside {
+                self.take_dsack(*first, news);
+                blocks = rest;
+            }
+        }
+        let recovery_point = self.recovery_point;
+        let Sender { board, deliveries, rack, rtt, .. } = self;
+        let min_rtt = rtt.min();
+        for &(start, end) in blocks {
+            let start = start.max(before.una);
+            if start >= end || end > self.nxt {
+                continue;
+            }
+            board.sack(start, end, |segment| {
+                news.sacked = true;
+                deliveries.deliver(segment);
+                rack.delivered(now, segment, min_rtt);
+                if !segment.ever_retransmitted {
+                    news.original_delivered |= segment.end <= recovery_point;
+                    stretch(&mut news.sacked_sent, segment.at);
+                    if segment.start < before.highest_sacked {
+                        let first = news.overtaken.unwrap_or(segment.start);
+                        news.overtaken = Some(first.min(segment.start));
+                    }
+                }
+            });
+        }
+        if let Some(start) = news.overtaken.take()
+            && self.state != State::Loss
+        {
+            self.note_reordering(start);
+        }
+    }
+
+    fn take_dsack(&mut self, (start, end): (u64, u64), news: &mut News) {
+        news.dsack = true;
+        self.totals.dsacks += 1;
+        let segments = end.saturating_sub(start).div_ceil(u64::from(self.config.mss)).max(1);
+        self.undo.duplicate_arrived(end, segments as u32);
+        if self.tail.was_repeated(end) {
+            news.dsack_of_probe = true;
+        } else if self.totals.reorderings > 0 {
+            // Before any reordering was seen Linux does not learn from this.
+            self.rack.dsack_seen = true;
+        }
+    }
+
+    fn take_cumulative(&mut self, now: Time, ack: u64, before: &Before, news: &mut News) {
+        news.advanced = true;
+        self.timeouts = 0;
+        self.rtt.recover();
+        let recovery_point = self.recovery_point;
+        let Sender { board, deliveries, rack, rtt, .. } = self;
+        let min_rtt = rtt.min();
+        board.acknowledge(ack, |segment| {
+            if segment.ever_retransmitted {
+                news.retransmission_acked = true;
+            } else if !segment.sacked {
+                stretch(&mut news.acked_sent, segment.at);
+                news.original_delivered |= segment.end <= recovery_point;
+                if segment.start < before.highest_sacked {
+                    news.overtaken.get_or_insert(segment.start);
+                }
+            }
+            if !segment.sacked {
+                deliveries.deliver(segment);
+                rack.delivered(now, segment, min_rtt);
+            }
+        });
+        self.una = ack;
+        if let Some(start) = news.overtaken.take() {
+            self.note_reordering(start);
+        }
+    }
+
+    /// A segment at `start`, sent once, was delivered after later ones.
+    pub(super) fn note_reordering(&mut self, start: u64) {
+        let highest = self.board.highest_sacked().max(self.una);
+        if start >= highest {
+            return;
+        }
+        let packets = (highest - start).div_ceil(u64::from(self.config.mss));
+        self.reordering = self.reordering.max(packets.min(u64::from(super::MAX_REORDERING)) as u32);
+        self.totals.reorderings += 1;
+    }
+
+    /// Takes a sample of the round-trip time if there is one, and answers that of the segment sent
+    /// last, for the congestion control.
+    fn measure_rtt(&mut self, now: Time, ack: &Acknowledgement<'_>, news: &News) -> Option<Span> {
+        let acked = news.acked_sent.filter(|_| !news.retransmission_acked);
+        // Of the first segment, the delay of a delayed acknowledgement included, for the timeout;
+        // of the last one for the congestion control.
+        let (longest, shortest) = match (acked, news.sacked_sent) {
+            (Some((first, _)), Some((_, last))) => (now.since(first), now.since(last)),
+            (Some((first, last)), None) | (None, Some((first, last))) => {
+                (now.since(first), now.since(last))
+            }
+            (None, None) if news.advanced && ack.echo != 0 => {
+                // RFC 7323, section 4: timestamps count milliseconds.
+                let millis = crate::timestamp(now).wrapping_sub(ack.echo).max(1);
+                let sample = Span::from_millis(u64::from(millis).min(60_000));
+                (sample, sample)
+            }
+            (None, None) => return None,
+        };
+        self.rtt.observe_min(now, shortest);
+        self.rtt.sample(longest, self.una, self.nxt);
+        Some(shortest)
+    }
+
+    /// Lets the congestion control set window and rate, or reduces the window for it.
+    fn adjust_window(&mut self, now: Time, rtt: Option<Span>, before: &Before, news: &News) {
+        let ever_lost = self.board.ever_lost();
+        let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
+        let rate = self.deliveries.sample(now, min_rtt, ever_lost);
+        let acked = self.deliveries.total() - before.delivered;
+        if news.ece {
+            self.marked += acked;
+        }
+        let lost = (ever_lost - before.ever_lost) as u32;
+        if acked > 0 || (lost > 0 && self.owns_rate()) {
+            let sample = Sample {
+                acked,
+                rtt,
+                prior_in_flight: before.in_flight,
+                rate,
+                ece: news.ece,
+                cwnd_limited: self.is_window_limited() && self.may_grow(news),
+                ..Sample::default()
+            };
+            let connection = self.connection(now);
+            self.control.on_ack(&connection, &sample);
+        }
+        if self.is_reducing() && !self.owns_rate() {
+            self.reduce_window(acked, lost, news.advanced);
+        }
+    }
+
+    /// With much reordering any progress counts, otherwise only cumulative (Linux).
+    fn may_grow(&self, news: &News) -> bool {
+        news.advanced || (news.sacked && self.reordering > self.config.tcp_reordering)
+    }
+}
+
+fn stretch(span: &mut Option<(Time, Time)>, at: Time) {
+    *span = Some(match *span {
+        Some((first, last)) => (first.min(at), last.max(at)),
+        None => (at, at),
+    });
+}

@@ -1,0 +1,384 @@
+//! The sending half: what is in flight, what is lost, how much may be sent.
+
+mod ack;
+mod loss;
+mod pacing;
+mod prr;
+mod rack;
+mod rate;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod tail;
+mod transmit;
+mod undo;
+
+use midspan_cc::{Connection, Control, Kind, State};
+use midspan_units::{Rate, Span, Time};
+
+pub(crate) use ack::Acknowledgement;
+use pacing::Pacer;
+use prr::Prr;
+use rack::Rack;
+use rate::Deliveries;
+use rtt::Rtt;
+use scoreboard::Scoreboard;
+use tail::TailProbe;
+pub(crate) use transmit::Outgoing;
+use undo::Undo;
+
+use crate::{Config, Info};
+
+/// What Linux reckons that a full packet takes of the send buffer (as `ss -m` shows: a new connection
+/// has room for 20 of them, 87,040 bytes).
+const PACKET_MEMORY: u64 = 4352;
+/// Linux's bound on the reordering metric, in packets.
+const MAX_REORDERING: u32 = 300;
+
+/// The sending half of a connection. Positions count bytes from the SYN, which is 0.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    config: Config,
+    control: Control,
+    state: State,
+
+    /// First position not acknowledged.
+    una: u64,
+    /// Next position to send.
+    nxt: u64,
+    /// Position after the last byte that the application wrote.
+    written: u64,
+    /// The application will write no more.
+    closed: bool,
+    /// Where the peer's window ends.
+    edge: u64,
+    /// End of the last segment sent that was not full (Minshall).
+    small_end: u64,
+
+    board: Scoreboard,
+    deliveries: Deliveries,
+    /// Segments delivered that had met a mark, as far as ECN-Echo tells.
+    marked: u32,
+    rtt: Rtt,
+    rack: Rack,
+    /// Linux's metric of reordering, in packets.
+    reordering: u32,
+    tail: TailProbe,
+    pacer: Pacer,
+
+    /// Where the present reduction or repair ends (RFC 6675's RecoveryPoint).
+    recovery_point: u64,
+    prr: Prr,
+    undo: Undo,
+    /// The last timeout may have been spurious (RFC 5682).
+    frto: bool,
+    /// New data before retransmissions, as F-RTO asks, until the next acknowledgement.
+    new_data_first: bool,
+    /// Timeouts in a row.
+    timeouts: u32,
+
+    timer: Option<(Timer, Time)>,
+    /// Segments that go out whatever the window says.
+    forced: Option<Forced>,
+    /// The present burst of transmissions, up to the next event.
+    round: Round,
+    usage: WindowUsage,
+    /// When the last data segment was sent.
+    last_sent: Time,
+    /// ECN was negotiated.
+    ecn: bool,
+    /// The next new segment says that the window was reduced.
+    cwr_due: bool,
+
+    totals: Totals,
+}
+
+/// What the one retransmission timer waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timer {
+    /// RFC 6298.
+    Retransmission,
+    /// RFC 8985, section 7.
+    TailProbe,
+    /// RFC 8985, section 6.3.
+    Reordering,
+    /// RFC 9293, 3.8.6.1: a window too small for the next segment.
+    Persist,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Forced {
+    /// The tail loss probe.
+    TailProbe,
+    /// A segment without data, to learn the window.
+    WindowProbe,
+}
+
+/// What was sent since the last event.
+#[derive(Debug, Default)]
+struct Round {
+    sent: bool,
+    sent_new: bool,
+    window_limited: bool,
+}
+
+/// How much of the congestion window was used (RFC 2861, RFC 7661).
+#[derive(Debug, Default)]
+struct WindowUsage {
+    /// Greatest number of segments out in this window of data.
+    most_out: u32,
+    /// Where that window of data ends.
+    until: u64,
+    /// The window limited sending in it.
+    limited: bool,
+    /// Greatest number of segments out while it did not.
+    used: u32,
+    /// When it last did, or the window was last adapted.
+    since: Time,
+}
+
+/// Counters over the life of the connection.
+#[derive(Debug, Default, Clone, Copy)]
+struct Totals {
+    data_segments: u64,
+    retransmissions: u64,
+    dsacks: u32,
+    reorderings: u32,
+    timeouts: u32,
+}
+
+impl Sender {
+    /// For a connection that is about to be set up.
+    pub(crate) fn new(config: &Config, control: Control) -> Sender {
+        Sender {
+            control,
+            state: State::Open,
+            una: 1,
+            nxt: 1,
+            written: 1,
+            closed: false,
+            edge: 1,
+            small_end: 0,
+            board: Scoreboard::default(),
+            deliveries: Deliveries::default(),
+            marked: 0,
+            rtt: Rtt::new(config.rto_min, config.tcp_min_rtt_wlen),
+            rack: Rack::default(),
+            reordering: config.tcp_reordering,
+            tail: TailProbe::default(),
+            pacer: Pacer::default(),
+            recovery_point: 0,
+            prr: Prr::default(),
+            undo: Undo::default(),
+            frto: false,
+            new_data_first: false,
+            timeouts: 0,
+            timer: None,
+            forced: None,
+            round: Round::default(),
+            usage: WindowUsage::default(),
+            last_sent: Time::ZERO,
+            ecn: false,
+            cwr_due: false,
+            totals: Totals::default(),
+            config: config.clone(),
+        }
+    }
+
+    /// The handshake is over: the peer takes segments of `mss` bytes of payload and its window ends
+    /// at `edge`. `sample` is the handshake's round trip; none if a SYN was sent again.
+    pub(crate) fn establish(
+        &mut self,
+        now: Time,
+        mss: u32,
+        edge: u64,
+        sample: Option<Span>,
+        ecn: bool,
+    ) {
+        self.config.mss = mss;
+        self.edge = edge;
+        self.ecn = ecn;
+        self.usage.since = now;
+        self.last_sent = now;
+        // A lost SYN is a lost packet (RFC 6928, section 2; Linux starts with one).
+        let window = if sample.is_some() { self.config.initcwnd } else { 1 };
+        if let Some(sample) = sample {
+            self.rtt.observe_min(now, sample);
+            self.rtt.sample(sample, self.una, self.nxt);
+        }
+        self.control.set_cwnd(window);
+        let connection = self.connection(now);
+        self.control.established(&connection);
+    }
+
+    /// What the congestion control is told of the connection.
+    fn connection(&self, now: Time) -> Connection {
+        Connection {
+            now,
+            mss: self.config.mss,
+            in_flight: self.board.in_flight(),
+            delivered: self.deliveries.total(),
+            delivered_ce: self.marked,
+            lost: self.board.ever_lost() as u32,
+            snd_una: self.una as u32,
+            snd_nxt: self.nxt as u32,
+            srtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.min().unwrap_or(Span::ZERO),
+        }
+    }
+
+    /// Moves to a state in which nothing is reduced that was not before.
+    fn enter(&mut self, now: Time, state: State) {
+        if self.state != state {
+            self.state = state;
+            let connection = self.connection(now);
+            self.control.set_state(&connection, state);
+        }
+    }
+
+    /// The application wrote `bytes`.
+    pub(crate) fn write(&mut self, bytes: u64) {
+        self.written += bytes;
+    }
+
+    /// The application will write no more: a FIN follows.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Whether the application will write no more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Bytes that the send buffer has room for.
+    pub(crate) fn room(&self) -> u64 {
+        let held = self.written - self.una.min(self.written);
+        let unsent_limit = self.config.tcp_notsent_lowat.map_or(u64::MAX, u64::from);
+        if self.unsent() >= unsent_limit { 0 } else { self.buffer().saturating_sub(held) }
+    }
+
+    /// How much the application may have written that is not acknowledged. The buffer follows twice
+    /// the window, where the program has not fixed it; BBR wants it three times.
+    fn buffer(&self) -> u64 {
+        match self.config.so_sndbuf {
+            Some(bytes) => 2 * u64::from(bytes),
+            None => {
+                let windows = if self.owns_rate() { 3 } else { 2 };
+                let packets = self.cwnd().max(self.config.initcwnd).max(self.reordering + 1);
+                let memory = windows * u64::from(packets) * PACKET_MEMORY;
+                let (least, most) = (self.config.tcp_wmem.initial, self.config.tcp_wmem.max);
+                memory.clamp(u64::from(least), u64::from(most.max(least)))
+            }
+        }
+    }
+
+    /// Position after everything that is to be sent, the FIN included.
+    fn end(&self) -> u64 {
+        self.written + u64::from(self.closed)
+    }
+
+    /// First position not acknowledged.
+    pub(crate) fn una(&self) -> u64 {
+        self.una
+    }
+
+    /// Next position to send.
+    pub(crate) fn nxt(&self) -> u64 {
+        self.nxt
+    }
+
+    /// Position after the last byte written.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Whether everything is acknowledged, a FIN included if there is one.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.una == self.end()
+    }
+
+    /// Whether the FIN was sent.
+    pub(crate) fn fin_sent(&self) -> bool {
+        self.closed && self.nxt == self.end()
+    }
+
+    /// Bytes written and not yet sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.written.saturating_sub(self.nxt)
+    }
+
+    pub(crate) fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Bursts sent so far.
+    pub(crate) fn bursts(&self) -> u64 {
+        self.pacer.number()
+    }
+
+    /// This host received a packet, marked or not, that it has not acknowledged yet.
+    pub(crate) fn note_packet(&mut self, now: Time, ce: bool) {
+        let connection = self.connection(now);
+        self.control.on_packet_received(&connection, ce);
+    }
+
+    pub(crate) fn info(&self, bytes_acked: u64, bytes_received: u64) -> Info {
+        let mss = u64::from(self.config.mss);
+        Info {
+            rtt: self.rtt.smoothed(),
+            min_rtt: self.rtt.min().unwrap_or(Span::ZERO),
+            rto: self.rtt.rto(),
+            cwnd: self.cwnd(),
+            ssthresh: self.control.ssthresh(),
+            state: self.state,
+            in_flight: self.board.in_flight(),
+            reordering: self.reordering,
+            pacing_rate: self.control.pacing_rate(),
+            delivery_rate: self
+                .deliveries
+                .last_rate()
+                .map(|(packets, interval)| Rate::of(u64::from(packets) * mss, interval)),
+            data_segments: self.totals.data_segments,
+            retransmissions: self.totals.retransmissions,
+            timeouts: self.totals.timeouts,
+            dsacks: self.totals.dsacks,
+            reorderings: self.totals.reorderings,
+            bytes_acked,
+            bytes_received,
+        }
+    }
+
+    pub(crate) fn ecn(&self) -> bool {
+        self.ecn
+    }
+
+    /// The congestion window, packets.
+    fn cwnd(&self) -> u32 {
+        self.control.cwnd()
+    }
+
+    /// When [`Sender::on_timer`] wants to be called.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        let timer = self.timer.map(|(_, at)| at);
+        timer.into_iter().chain(self.pacer.wakeup()).min()
+    }
+
+    fn is_reducing(&self) -> bool {
+        matches!(self.state, State::Cwr | State::Recovery)
+    }
+
+    /// Neither reducing nor after a timeout.
+    fn is_calm(&self) -> bool {
+        matches!(self.state, State::Open | State::Disorder)
+    }
+
+    /// Whether the congestion control sets window and rate in recovery too.
+    fn owns_rate(&self) -> bool {
+        self.control.kind() == Kind::Rate
+    }
+}

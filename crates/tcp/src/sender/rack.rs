@@ -1,0 +1,144 @@
+//! RACK: what is lost, by when it was sent (RFC 8985, sections 5 and 6), with Linux's choices.
+
+use midspan_units::{Span, Time};
+
+use super::scoreboard::Sent;
+use super::undo::Undo;
+use super::{Sender, Timer};
+use midspan_cc::State;
+
+/// For how many recoveries a widened window stays (RFC 8985, 6.2, step 4).
+const PERSISTENCE: u32 = 16;
+
+#[derive(Debug)]
+pub(super) struct Rack {
+    /// When the segment sent last of all delivered ones was sent, and where it ended.
+    at: Time,
+    end: u64,
+    /// How long it took to be delivered.
+    rtt: Span,
+    /// The above has changed, or what is lost must be found anew.
+    pub(super) advanced: bool,
+    /// The peer got something twice in this round trip.
+    pub(super) dsack_seen: bool,
+    /// The reordering window in quarters of the least round-trip time.
+    steps: u32,
+    /// Recoveries that `steps` still outlives.
+    persist: u32,
+    /// Where the round trip ends in which `steps` last grew.
+    round_end: u64,
+}
+
+impl Default for Rack {
+    fn default() -> Self {
+        Rack {
+            at: Time::ZERO,
+            end: 0,
+            rtt: Span::ZERO,
+            advanced: false,
+            dsack_seen: false,
+            steps: 1,
+            persist: 0,
+            round_end: 0,
+        }
+    }
+}
+
+impl Rack {
+    /// `segment` was delivered (RFC 8985, 6.2, step 2).
+    pub(super) fn delivered(&mut self, now: Time, segment: &Sent, min_rtt: Option<Span>) {
+        let rtt = now.since(segment.at);
+        if segment.ever_retransmitted && min_rtt.is_some_and(|min| rtt < min) {
+            // It was the original, not the retransmission.
+            return;
+        }
+        self.advanced = true;
+        if (segment.at, segment.end) > (self.at, self.end) {
+            (self.at, self.end, self.rtt) = (segment.at, segment.end, rtt);
+        }
+    }
+
+    /// Widens the reordering window once a round trip in which something came twice, and narrows it
+    /// after a number of recoveries without (RFC 8985, 6.2, step 4).
+    pub(super) fn adapt_window(&mut self, una: u64, nxt: u64, undo: &mut Undo) {
+        if undo.take_spurious() {
+            self.persist = PERSISTENCE;
+        }
+        if std::mem::take(&mut self.dsack_seen) && una >= self.round_end {
+            self.steps = (self.steps + 1).min(255);
+            self.persist = PERSISTENCE;
+            self.round_end = nxt;
+        }
+    }
+
+    /// A recovery begins.
+    pub(super) fn recovery_begins(&mut self) {
+        self.persist = self.persist.saturating_sub(1);
+        if self.persist == 0 {
+            self.steps = 1;
+        }
+    }
+}
+
+impl Sender {
+    /// How long a segment may be overtaken before it is held lost: none while no reordering was
+    /// ever seen and there is reason to believe in loss.
+    fn reordering_window(&self) -> Span {
+        if self.totals.reorderings == 0
+            && (matches!(self.state, State::Recovery | State::Loss)
+                || self.board.sacked() >= self.reordering.min(self.config.tcp_reordering))
+        {
+            return Span::ZERO;
+        }
+        let quarter = self.rtt.min().unwrap_or(Span::ZERO) / 4;
+        (quarter * u64::from(self.rack.steps)).min(self.rtt.smoothed())
+    }
+
+    /// Holds lost what is (RFC 8985, 6.2, step 5). Answers after what time some of the rest will be.
+    pub(super) fn detect_loss(&mut self, now: Time) -> Option<Span> {
+        if !std::mem::take(&mut self.rack.advanced) {
+            return None;
+        }
+        let patience = self.rack_patience();
+        let mut longest = None;
+        self.board.judge(self.rack.at, self.rack.end, |segment| {
+            let left = patience.saturating_sub(now.since(segment.at));
+            if left > Span::ZERO {
+                longest = longest.max(Some(left));
+            }
+            left == Span::ZERO
+        });
+        longest
+    }
+
+    /// The same, and waits for the rest.
+    pub(super) fn detect_loss_and_wait(&mut self, now: Time) {
+        if let Some(left) = self.detect_loss(now) {
+            self.arm(Timer::Reordering, now + self.coarse(left) + self.least_timer());
+        }
+    }
+
+    /// How long after it was sent a segment is held lost, if a later one was delivered.
+    pub(super) fn rack_patience(&self) -> Span {
+        self.rack.rtt + self.reordering_window()
+    }
+
+    /// The reordering window has passed.
+    pub(super) fn on_reordering_timer(&mut self, now: Time) {
+        let in_flight = self.board.in_flight();
+        self.rack.advanced = true;
+        self.detect_loss_and_wait(now);
+        if in_flight > self.board.in_flight() {
+            if self.state != State::Recovery {
+                self.enter_recovery(now, false);
+                if !self.owns_rate() {
+                    self.reduce_window(1, 1, false);
+                }
+            }
+            self.rack.advanced = false;
+        }
+        if self.timer.is_none() {
+            self.arm_retransmission(now);
+        }
+    }
+}
