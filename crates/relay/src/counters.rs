@@ -86,6 +86,10 @@ counters! {
     refused_buffered,
     /// Connections refused: the system has no descriptor left for their server leg.
     refused_descriptors,
+    /// Connections refused: not from a proxy that may tell whose they are, where one must.
+    refused_proxy,
+    /// Connections refused: without a PROXY protocol header, or with one that did not come in time.
+    refused_header,
     /// Connections refused: the kernel had no memory for them, or their socket failed at once.
     refused_errors,
     /// Flows whose server refused or could not be reached; the client was reset.

@@ -12,8 +12,9 @@ use midspan_split::{
 use midspan_units::Time;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{Shutdown, shutdown, sockopt};
+use rustix::net::{SendFlags, Shutdown, shutdown, sockopt};
 
+use crate::config::Forward;
 use crate::counters::{Count, Counters};
 use crate::observe::Totals;
 use crate::pool::Pool;
@@ -44,6 +45,8 @@ pub(crate) struct LiveFlow {
     connect_due: Instant,
     /// Code point of the client's SYN, which connections to the server have too.
     pub(crate) dscp: u8,
+    /// What the server is sent before what the client sends, until it is connected.
+    pub(crate) preface: Option<Box<[u8]>>,
     stillness: Stillness,
 }
 
@@ -65,20 +68,20 @@ pub(crate) enum Others {
     /// The client wanted this one and no other.
     None,
     Of {
-        all: Arc<[SocketAddr]>,
+        forward: Arc<Forward>,
         next: usize,
     },
 }
 
 impl Others {
     /// All but the first.
-    pub(crate) fn of(all: Option<Arc<[SocketAddr]>>) -> Others {
-        all.map_or(Others::None, |all| Others::Of { all, next: 1 })
+    pub(crate) fn of(forward: Option<Arc<Forward>>) -> Others {
+        forward.map_or(Others::None, |forward| Others::Of { forward, next: 1 })
     }
 
     pub(crate) fn next(&mut self) -> Option<SocketAddr> {
-        let Others::Of { all, next } = self else { return None };
-        let server = all.get(*next).copied();
+        let Others::Of { forward, next } = self else { return None };
+        let server = forward.to.get(*next).copied();
         *next += 1;
         server
     }
@@ -86,7 +89,7 @@ impl Others {
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Others::None => true,
-            Others::Of { all, next } => *next >= all.len(),
+            Others::Of { forward, next } => *next >= forward.to.len(),
         }
     }
 }
@@ -158,6 +161,7 @@ impl LiveFlow {
             others,
             connect_due,
             dscp: 0,
+            preface: None,
             stillness: Stillness::new(),
         }
     }
@@ -241,13 +245,23 @@ impl LiveFlow {
             Some(_) if connecting && !self.others.is_empty() => return Told::TryAnother,
             Some(_) if connecting => self.flow.fail(Cause::ConnectFailed),
             Some(_) => self.flow.fail(Cause::Reset(leg)),
-            None if connecting && socket.writable => {
-                self.flow.connected();
-                self.story.connected = Some(Instant::now());
-            }
+            None if connecting && socket.writable => self.connected(),
             None => {}
         }
         Told::Work
+    }
+
+    /// The server is there: it is told first what it is to be told, of which nothing is the client's.
+    fn connected(&mut self) {
+        self.flow.connected();
+        self.story.connected = Some(Instant::now());
+        if let Some(preface) = self.preface.take() {
+            // It fits: nothing else is in the socket's buffer yet.
+            let sent = rustix::net::send(&self.sockets.server.fd, &preface, SendFlags::NOSIGNAL);
+            if sent != Ok(preface.len()) {
+                self.flow.fail(Cause::Reset(Leg::Server));
+            }
+        }
     }
 
     /// Does what can be done now, up to a fair share.

@@ -10,10 +10,12 @@
 mod config;
 mod counters;
 mod flow;
+mod greeting;
 mod interception;
 mod observe;
 mod opening;
 mod pool;
+mod proxy_protocol;
 mod relay;
 mod shared;
 mod slab;
@@ -23,10 +25,11 @@ mod worker;
 
 pub use config::{
     AddressesKind, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig, InterceptionKind,
-    LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports, To,
+    LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports, ProxyConfig, To,
 };
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};
 pub use observe::ObserveError;
+pub use proxy_protocol::ProxyVersion;
 pub use relay::{Error, Relay, prove_steering, run};
 pub use shared::Monitor;

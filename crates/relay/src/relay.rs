@@ -141,8 +141,7 @@ impl Relay {
         let alone = if intercepts { Some(alone()?) } else { None };
         let mut forwards = Vec::with_capacity(config.forward.len());
         for forward in &config.forward {
-            let to = forward.to.resolve().map_err(system("forward"))?;
-            forwards.push((forward.listen, to));
+            forwards.push(Arc::new(forward.resolve().map_err(system("forward"))?));
         }
         let port = config.port;
         let count = worker_count(&config).map_err(system("workers"))?;

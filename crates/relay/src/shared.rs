@@ -1,7 +1,7 @@
 //! What the workers and their supervisor share.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use midspan_steer::{Counts, Tally};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::config::Config;
+use crate::config::{Config, Forward};
 use crate::counters::{Counters, Snapshot};
 use crate::observe::{Epoch, Measures, Observer};
 use crate::socket::Place;
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     /// Where the workers listen.
     pub(crate) place: Place,
     /// Where else they listen, and for whom.
-    pub(crate) forwards: Vec<(SocketAddr, Arc<[SocketAddr]>)>,
+    pub(crate) forwards: Vec<Arc<Forward>>,
     pub(crate) observer: Observer,
     pub(crate) epoch: Epoch,
     /// What BPF has decided, if it steers.
@@ -62,7 +62,7 @@ pub(crate) struct WorkerEnd {
 impl Shared {
     pub(crate) fn new(
         config: Config,
-        forwards: Vec<(SocketAddr, Arc<[SocketAddr]>)>,
+        forwards: Vec<Arc<Forward>>,
         workers: usize,
         place: Place,
         observer: Observer,

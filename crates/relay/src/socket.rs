@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, sockopt};
 use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
-use crate::config::{Config, Dscp, LegConfig};
+use crate::config::{Config, Dscp, Forward, LegConfig};
 use crate::opening::{self, Opening};
 
 /// The kernel cuts it to `net.core.somaxconn`.
@@ -116,7 +116,7 @@ pub(crate) fn listen(family: Family, place: Place, config: &Config) -> io::Resul
     socket.listen(BACKLOG)?;
     let address = socket.local_addr()?.as_socket();
     let address = address.ok_or_else(|| io::Error::other("a listener without an address"))?;
-    Ok(Listener { fd: socket.into(), family, address, to: None })
+    Ok(Listener { fd: socket.into(), family, address, forward: None })
 }
 
 /// A socket that connections are taken from.
@@ -125,8 +125,8 @@ pub(crate) struct Listener {
     pub(crate) fd: OwnedFd,
     pub(crate) family: Family,
     address: SocketAddr,
-    /// Whom its connections are passed on to; none if that is whom they were meant for.
-    pub(crate) to: Option<Arc<[SocketAddr]>>,
+    /// What becomes of its connections; none if they go to whom they were meant for.
+    pub(crate) forward: Option<Arc<Forward>>,
 }
 
 impl Listener {
@@ -297,6 +297,8 @@ pub(crate) struct Accepted {
     /// Whom the client believes to be connected to.
     pub(crate) server: SocketAddr,
     pub(crate) opening: Opening,
+    /// What the server is to be sent before what the client sends.
+    pub(crate) preface: Option<Box<[u8]>>,
 }
 
 /// Why no connection was taken from a listener.
@@ -325,15 +327,21 @@ pub(crate) fn accept(
             _ => NotAccepted::Failed,
         })?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    let wanted = || rustix::net::getsockname(&socket).ok().and_then(|own| own.try_into().ok());
-    let server = server.or_else(wanted);
+    let server = server.or_else(|| address_of(&socket));
     let opening = match midspan_sys::socket::saved_syn(&socket, &mut [0; opening::LONGEST]) {
         Ok(Some(headers)) => Opening::of(headers),
         // Answered with a SYN cookie, which keeps nothing.
         Ok(None) | Err(_) => Opening::default(),
     };
     match (client, server) {
-        (Some(client), Some(server)) => Ok(Accepted { socket, client, server, opening }),
+        (Some(client), Some(server)) => {
+            Ok(Accepted { socket, client, server, opening, preface: None })
+        }
         _ => Err(NotAccepted::Failed),
     }
+}
+
+/// A connection's own address.
+pub(crate) fn address_of(socket: &OwnedFd) -> Option<SocketAddr> {
+    rustix::net::getsockname(socket).ok()?.try_into().ok()
 }

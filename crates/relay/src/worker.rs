@@ -17,11 +17,14 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use socket2::Socket;
 
+use crate::config::Forward;
 use crate::counters::{Count, Counters};
 use crate::flow::{LiveFlow, Next, Others, Story, Told};
+use crate::greeting::{Greeted, Greetings};
 use crate::interception::is_probe;
 use crate::opening::Opening;
 use crate::pool::Pool;
+use crate::proxy_protocol::Ends;
 use crate::shared::{Phase, Shared, lower};
 use crate::slab::{Key, Slab};
 use crate::socket::{self, Accepted, Family, Listener, NotAccepted, Place};
@@ -82,6 +85,7 @@ const LEAST_BUFFERED: u64 = 1 << 20;
 
 /// What epoll says of things that are not flows. No flow's word has the top 32 bits set like this.
 const WAKE: u64 = u64::MAX;
+const GREETINGS: u64 = u64::MAX - 1;
 const LISTENERS: u64 = u64::MAX - 0xffff;
 
 /// What a flow's sockets are watched for.
@@ -111,6 +115,7 @@ pub(crate) struct Worker {
     waiting: VecDeque<Key>,
     /// When connects are given up. All have the same time, so the first in is the first due.
     connects: VecDeque<(Instant, Key)>,
+    greetings: Greetings,
     rounds: Option<Rounds>,
     /// When a draining worker closes its listeners.
     last_accept: Option<Instant>,
@@ -122,15 +127,18 @@ impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Result<Worker, (String, io::Error)> {
         let config = &shared.config;
         let listeners = listeners(&shared)?;
+        let events = |error| ("a worker's events".to_owned(), error);
+        let greetings = Greetings::new().map_err(events)?;
         let watched = || {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
             watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
+            watch(&epoll, greetings.fd(), GREETINGS, EventFlags::IN)?;
             for (word, listener) in (LISTENERS..).zip(&listeners) {
                 watch(&epoll, &listener.fd, word, EventFlags::IN)?;
             }
             Ok(epoll)
         };
-        let epoll = watched().map_err(|error| ("a worker's events".to_owned(), error))?;
+        let epoll = watched().map_err(events)?;
         let share = config.limits.buffered.as_bytes() / shared.ends.len() as u64;
         let limit = ByteSize::from_bytes(share.max(LEAST_BUFFERED));
         Ok(Worker {
@@ -147,6 +155,7 @@ impl Worker {
             queue: VecDeque::new(),
             waiting: VecDeque::new(),
             connects: VecDeque::new(),
+            greetings,
             rounds: Rounds::new(&config.limits.patience()),
             last_accept: None,
             shared,
@@ -155,8 +164,9 @@ impl Worker {
 
     /// Its listeners for IPv4 and IPv6.
     pub(crate) fn listeners(&self) -> [Option<BorrowedFd<'_>>; 2] {
-        let of =
-            |family| self.listeners.iter().find(|one| one.family == family && one.to.is_none());
+        let of = |family| {
+            self.listeners.iter().find(|one| one.family == family && one.forward.is_none())
+        };
         [of(Family::V4), of(Family::V6)].map(|one| one.map(|one| one.fd.as_fd()))
     }
 
@@ -185,6 +195,7 @@ impl Worker {
             }
             self.take_turns();
             self.give_up_connects();
+            self.give_up_greetings();
             self.end_still_flows();
             self.rest_over();
             if self.is_done() {
@@ -224,7 +235,8 @@ impl Worker {
             WAKE => {
                 lower(&self.shared.ends[self.index].wake);
             }
-            listener @ LISTENERS..WAKE => self.accept((listener - LISTENERS) as usize),
+            GREETINGS => self.hear_greetings(),
+            listener @ LISTENERS..GREETINGS => self.accept((listener - LISTENERS) as usize),
             word => {
                 let leg = if word & 1 == 0 { Leg::Client } else { Leg::Server };
                 let key = Key::from_bits(word >> 1);
@@ -328,9 +340,9 @@ impl Worker {
     fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(listener) else { return };
-            let to = listener.to.clone();
-            match socket::accept(&listener.fd, first_of(&to)) {
-                Ok(accepted) => self.take(accepted, to),
+            let forward = listener.forward.clone();
+            match socket::accept(&listener.fd, first_of(&forward)) {
+                Ok(accepted) => self.welcome(accepted, forward),
                 Err(NotAccepted::NoneWaiting) => return,
                 Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
                 Err(NotAccepted::NoRoom) => return self.rest(),
@@ -343,9 +355,9 @@ impl Worker {
         for index in 0..self.listeners.len() {
             loop {
                 let listener = &self.listeners[index];
-                let to = listener.to.clone();
-                match socket::accept(&listener.fd, first_of(&to)) {
-                    Ok(accepted) => self.take(accepted, to),
+                let forward = listener.forward.clone();
+                match socket::accept(&listener.fd, first_of(&forward)) {
+                    Ok(accepted) => self.welcome(accepted, forward),
                     Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
                     Err(NotAccepted::NoneWaiting | NotAccepted::NoRoom) => break,
                 }
@@ -354,15 +366,68 @@ impl Worker {
         self.listeners.clear();
     }
 
-    /// Starts a flow, to the first of `to` that can be connected to, or else to whom the client
-    /// wanted; or resets the client: dropping its socket does.
-    fn take(&mut self, accepted: Accepted, to: Option<Arc<[SocketAddr]>>) {
-        let server_leg = match self.admit(&accepted, to.is_some()) {
+    /// Takes a connection, once it is known whose it is; or resets it: dropping its socket does.
+    fn welcome(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
+        let Some(forward) = forward else { return self.take(accepted, None) };
+        if !forward.is_told() {
+            return self.introduce(accepted, forward, None);
+        }
+        if !forward.trusts(accepted.client.ip()) {
+            return self.counters().refused_proxy.add(1);
+        }
+        // Each has a descriptor, of those that are there for flows.
+        let room = self.shared.ledger().room() as usize / self.shared.ends.len();
+        if self.greetings.len() >= room {
+            return self.counters().refused_flows.add(1);
+        }
+        if let Some(greeted) = self.greetings.begin(accepted, forward) {
+            self.greeted(greeted);
+        }
+    }
+
+    fn hear_greetings(&mut self) {
+        for greeted in self.greetings.hear() {
+            self.greeted(greeted);
+        }
+    }
+
+    fn give_up_greetings(&mut self) {
+        let refused = self.greetings.give_up();
+        self.counters().refused_header.add(refused);
+    }
+
+    fn greeted(&mut self, greeted: Greeted) {
+        match greeted {
+            Greeted::Whole(accepted, forward, ends) => self.introduce(accepted, forward, ends),
+            Greeted::Refused => self.counters().refused_header.add(1),
+        }
+    }
+
+    /// Takes a connection that is passed on, whose ends are its own unless a proxy has told others.
+    fn introduce(&mut self, mut accepted: Accepted, forward: Arc<Forward>, ends: Option<Ends>) {
+        if let Some(version) = forward.send {
+            let client = accepted.client;
+            let own = || Some(Ends { client, server: socket::address_of(&accepted.socket)? });
+            let Some(ends) = ends.or_else(own) else {
+                return self.counters().refused_errors.add(1);
+            };
+            accepted.preface = Some(ends.header(version));
+        }
+        if let Some(ends) = ends {
+            accepted.client = ends.client;
+        }
+        self.take(accepted, Some(forward));
+    }
+
+    /// Starts a flow, to the first of `forward` that can be connected to, or else to whom the client
+    /// wanted; or resets the client.
+    fn take(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
+        let server_leg = match self.admit(&accepted, forward.is_some()) {
             Ok(server_leg) => server_leg,
             Err(refusal) => return refusal(self.counters()).add(1),
         };
         // Counted before the server can know of it, so that who knows of it finds it counted.
-        let Accepted { socket, client, server, opening } = accepted;
+        let Accepted { client, server, opening, .. } = accepted;
         self.counters().accepted.add(1);
         self.counters().active.set(self.flows.len() as u64 + 1);
         count_declined(self.counters(), opening, self.shared.config.fast_open);
@@ -370,7 +435,7 @@ impl Worker {
         let due = start + Duration::from(self.shared.config.connect_timeout);
         let spliced = PerLeg::default();
         let story = Story { client, server, start, connected: None, spliced };
-        match self.start(socket, opening, story, server_leg, to, due) {
+        match self.start(accepted, story, server_leg, forward, due) {
             Ok(key) => self.connects.push_back((due, key)),
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
@@ -430,21 +495,24 @@ impl Worker {
 
     fn start(
         &mut self,
-        client_leg: OwnedFd,
-        opening: Opening,
+        accepted: Accepted,
         mut story: Story,
         server_leg: Socket,
-        to: Option<Arc<[SocketAddr]>>,
+        forward: Option<Arc<Forward>>,
         due: Instant,
     ) -> io::Result<Key> {
-        let Story { client, server, .. } = story;
-        let mut others = Others::of(to);
+        let Accepted { socket: client_leg, client, server, opening, preface } = accepted;
+        let mut others = Others::of(forward);
         if matches!(others, Others::None) {
             socket::bind_as(&server_leg, client, self.shared.place)?;
         }
         let mut early = 0;
         // What one server may have got must not be sent to another as well.
-        let mut connected = if self.shared.config.fast_open && opening.data && others.is_empty() {
+        let mut connected = if self.shared.config.fast_open
+            && opening.data
+            && others.is_empty()
+            && preface.is_none()
+        {
             self.counters().fast_open_accepted.add(1);
             let connected = socket::connect_with_data_of(&client_leg, server_leg, server);
             connected.map(|(fd, sent)| {
@@ -461,7 +529,7 @@ impl Worker {
             story.server = other;
         }
         let mut flow = LiveFlow::new(story, client_leg, connected?, self.marks, others, due);
-        flow.dscp = opening.dscp;
+        (flow.dscp, flow.preface) = (opening.dscp, preface);
         if early > 0 {
             flow.early(early, self.counters());
         }
@@ -575,9 +643,12 @@ impl Worker {
         let connect = self.connects.front().map(|&(due, _)| due);
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
         let beat = Some(self.beat.due);
+        let greeting = self.greetings.next_due();
         let round = self.rounds.as_ref().map(|rounds| rounds.due);
-        let due =
-            [connect, self.rest_until, last_accept, beat, round].into_iter().flatten().min()?;
+        let due = [connect, self.rest_until, last_accept, beat, round, greeting]
+            .into_iter()
+            .flatten()
+            .min()?;
         let wait = due.saturating_duration_since(Instant::now());
         // Rounded up, as waking early would only mean to wait again.
         let wait = wait + Duration::from_millis(1);
@@ -592,7 +663,7 @@ impl Worker {
                 if now >= *self.last_accept.get_or_insert(now + LAST_HANDSHAKES) {
                     self.close_listeners();
                 }
-                self.listeners.is_empty() && self.flows.len() == 0
+                self.listeners.is_empty() && self.flows.len() == 0 && self.greetings.len() == 0
             }
             Phase::Stop => {
                 self.beat();
@@ -604,8 +675,8 @@ impl Worker {
     }
 }
 
-fn first_of(to: &Option<Arc<[SocketAddr]>>) -> Option<SocketAddr> {
-    to.as_ref().and_then(|to| to.first().copied())
+fn first_of(forward: &Option<Arc<Forward>>) -> Option<SocketAddr> {
+    forward.as_ref().and_then(|forward| forward.to.first().copied())
 }
 
 /// All places at which a worker listens.
@@ -622,11 +693,12 @@ fn listeners(shared: &Shared) -> Result<Vec<Listener>, (String, io::Error)> {
             listeners.push(listener?);
         }
     }
-    for (address, to) in &shared.forwards {
+    for forward in &shared.forwards {
+        let address = &forward.listen;
         let family = Family::of(address.ip());
         let mut listener = socket::listen(family, Place::Open(*address), config)
             .map_err(|error| (address.to_string(), error))?;
-        listener.to = Some(to.clone());
+        listener.forward = Some(forward.clone());
         listeners.push(listener);
     }
     Ok(listeners)

@@ -15,7 +15,8 @@ use midspan_split::Patience;
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
-pub use forward::{ForwardConfig, To};
+pub(crate) use forward::Forward;
+pub use forward::{ForwardConfig, ProxyConfig, To};
 pub use leg::{Dscp, LegConfig};
 pub use observe::{AddressesKind, FlowLogConfig, LogConfig, MetricsConfig};
 pub use policy::{PolicyConfig, Ports};
@@ -267,11 +268,8 @@ impl Config {
             );
         }
         for forward in &self.forward {
-            if forward.listen.port() == 0 {
-                return fault(&["forward"], "must listen at a port between 1 and 65535");
-            }
-            if let Some(said) = forward.to.fault() {
-                return fault(&["forward"], said);
+            if let Some(said) = forward.fault() {
+                return fault(&["forward"], &format!("that listens at {} {said}", forward.listen));
             }
         }
         if self.mark == 0 {
@@ -445,6 +443,16 @@ max_size = "100 MB"
 keep = 3
 "#;
 
+    const FORWARDS: &str = r#"
+[[forward]]
+listen = "0.0.0.0:8080"
+to = ["one.example:80", "192.0.2.1:80"]
+proxy_protocol = { from = ["192.0.2.0/24"], send = "v2" }
+[[forward]]
+listen = "[::]:8080"
+to = "one.example:80"
+"#;
+
     fn refusal(text: &str) -> String {
         text.parse::<Config>().unwrap_err().to_string()
     }
@@ -456,6 +464,24 @@ keep = 3
         assert_eq!(config.client_leg.receive_buffer, Some(ByteSize::from_kib(4096)));
         let again: Config = toml::to_string(&config).unwrap().parse().unwrap();
         assert_eq!(again, config);
+    }
+
+    #[test]
+    fn forwards_are_read_and_refused() {
+        let config: Config = FORWARDS.parse().unwrap();
+        let again: Config = toml::to_string(&config).unwrap().parse().unwrap();
+        assert_eq!((config.forward.len(), &again), (2, &config));
+        for (right, wrong, words) in [
+            ("[::]:8080", "[::]:0", ["[::]:0", "between 1 and 65535"]),
+            ("one.example:80\"\n", "one.example\"\n", ["[::]:8080", "HOST:PORT"]),
+            ("send = \"v2\"", "send = \"v3\"", ["v3", "`v2`"]),
+            (", send", ", sned", ["sned", "`send`"]),
+            ("from = [\"192.0.2.0/24\"], send = \"v2\"", "", ["0.0.0.0:8080", "`send`"]),
+        ] {
+            let said = refusal(&FORWARDS.replacen(right, wrong, 1));
+            assert!(said.starts_with("line ") && !said.contains('\n'), "{said}");
+            assert!(words.iter().all(|word| said.contains(word)), "{said}");
+        }
     }
 
     #[test]

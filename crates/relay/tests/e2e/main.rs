@@ -11,6 +11,7 @@ mod idle;
 mod legs;
 mod observe;
 mod process;
+mod proxy;
 mod steer;
 mod storm;
 mod vlan;

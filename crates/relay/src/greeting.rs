@@ -1,0 +1,166 @@
+//! Connections that begin with a PROXY protocol header, until it is there.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+
+use crate::config::Forward;
+use crate::proxy_protocol::{self, Ends, Header};
+use crate::slab::{Key, Slab};
+use crate::socket::Accepted;
+
+/// How long a header may take. "At least 3 seconds to cover a TCP retransmit", says the protocol.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 64;
+
+/// A connection whose header is awaited, and where it is to be passed on.
+type Greeting = (Accepted, Arc<Forward>);
+
+/// The connections of one worker whose headers are awaited. They are watched by an epoll of their own,
+/// so that flows need not be told from them at every event.
+#[derive(Debug)]
+pub(crate) struct Greetings {
+    epoll: OwnedFd,
+    waiting: Slab<Greeting>,
+    /// When they are given up. All have the same time, so the first in is the first due.
+    due: VecDeque<(Instant, Key)>,
+}
+
+/// What came of waiting.
+#[derive(Debug)]
+pub(crate) enum Greeted {
+    /// The header is there, and taken from what the connection sends. If it tells whose connection
+    /// this is, these are its ends.
+    Whole(Accepted, Arc<Forward>, Option<Ends>),
+    /// There is none, or it took too long.
+    Refused,
+}
+
+/// What has been heard of one so far.
+enum Heard {
+    Part,
+    Whole(Option<Ends>),
+    Nonsense,
+}
+
+impl Greetings {
+    pub(crate) fn new() -> io::Result<Greetings> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Greetings { epoll, waiting: Slab::new(), due: VecDeque::new() })
+    }
+
+    /// Readable when there is something to [hear](Greetings::hear).
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.epoll
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// When the next is to be [given up](Greetings::give_up).
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.due.front().map(|&(due, _)| due)
+    }
+
+    /// Takes a connection in, unless its header is there already, or cannot be awaited.
+    pub(crate) fn begin(&mut self, accepted: Accepted, forward: Arc<Forward>) -> Option<Greeted> {
+        match hear(&accepted.socket) {
+            Heard::Whole(ends) => return Some(Greeted::Whole(accepted, forward, ends)),
+            Heard::Nonsense => return Some(Greeted::Refused),
+            Heard::Part => {}
+        }
+        let key = self.waiting.insert_with(|key| {
+            let data = EventData::new_u64(key.to_bits());
+            let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+            epoll::add(&self.epoll, &accepted.socket, data, flags)?;
+            Ok::<_, Errno>((accepted, forward))
+        });
+        match key {
+            Ok(key) => {
+                self.due.push_back((Instant::now() + PATIENCE, key));
+                None
+            }
+            Err(_) => Some(Greeted::Refused),
+        }
+    }
+
+    /// Gives what came of those that something was heard of.
+    pub(crate) fn hear(&mut self) -> Vec<Greeted> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        // Nothing is lost if it fails: the kernel tells again.
+        let _ = epoll::wait(&self.epoll, spare, Some(&at_once));
+        let mut all = Vec::new();
+        for epoll::Event { flags, data } in events {
+            let key = Key::from_bits(data.u64());
+            let Some((accepted, _)) = self.waiting.get_mut(key) else { continue };
+            let ended = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+            let heard = match hear(&accepted.socket) {
+                Heard::Part if flags.intersects(ended) => Heard::Nonsense,
+                heard => heard,
+            };
+            match heard {
+                Heard::Part => {}
+                Heard::Whole(ends) => all.extend(self.end(key, Some(ends))),
+                Heard::Nonsense => all.extend(self.end(key, None)),
+            }
+        }
+        all
+    }
+
+    /// Refuses those that have taken too long, and says how many.
+    pub(crate) fn give_up(&mut self) -> u64 {
+        let mut refused = 0;
+        while let Some(&(due, key)) = self.due.front() {
+            let waits = self.waiting.get_mut(key).is_some();
+            if waits && Instant::now() < due {
+                break;
+            }
+            self.due.pop_front();
+            refused += u64::from(self.end(key, None).is_some());
+        }
+        refused
+    }
+
+    /// Lets go of one: with the ends that it has told, if any, or refused.
+    fn end(&mut self, key: Key, told: Option<Option<Ends>>) -> Option<Greeted> {
+        let (accepted, forward) = self.waiting.remove(key)?;
+        let Some(ends) = told else { return Some(Greeted::Refused) };
+        match epoll::delete(&self.epoll, &accepted.socket) {
+            Ok(()) => Some(Greeted::Whole(accepted, forward, ends)),
+            Err(_) => Some(Greeted::Refused),
+        }
+    }
+}
+
+/// Looks at what a connection has sent, and takes the header from it if it is whole.
+fn hear(socket: &OwnedFd) -> Heard {
+    let mut buffer = [0; proxy_protocol::LONGEST];
+    let seen = match rustix::net::recv(socket, &mut buffer, RecvFlags::PEEK) {
+        Ok((_, 0)) => return Heard::Nonsense,
+        Ok((_, seen)) => seen,
+        Err(Errno::AGAIN | Errno::INTR) => return Heard::Part,
+        Err(_) => return Heard::Nonsense,
+    };
+    match proxy_protocol::parse(&buffer[..seen]) {
+        Ok(None) => Heard::Part,
+        Ok(Some(Header { length, ends })) => {
+            match rustix::io::read(socket, &mut buffer[..length]) {
+                Ok(read) if read == length => Heard::Whole(ends),
+                // An urgent mark within it.
+                _ => Heard::Nonsense,
+            }
+        }
+        Err(proxy_protocol::Malformed) => Heard::Nonsense,
+    }
+}
