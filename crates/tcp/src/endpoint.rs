@@ -203,6 +203,11 @@ impl Endpoint {
         self.stage != Stage::SynSent && self.stage != Stage::SynReceived && self.sender.is_drained()
     }
 
+    /// Whether this direction was ended and the peer has acknowledged all of it, the FIN included.
+    pub fn has_ended(&self) -> bool {
+        self.sender.is_closed() && self.sender.is_drained()
+    }
+
     /// Bytes that the application wrote.
     pub fn written(&self) -> u64 {
         self.sender.written() - 1

@@ -116,7 +116,7 @@ impl Receiver {
         if fresh < end - start {
             self.report.duplicate(start, end);
         }
-        self.report.arrived(start);
+        self.report.arrived(self.out_of_order.around(start).unwrap_or((start, end)));
         self.acks.due();
     }
 
@@ -240,7 +240,7 @@ impl Receiver {
     pub(crate) fn acknowledge(&mut self) -> (u16, [(u64, u64); 3], u8) {
         self.acks.sent();
         let window = self.window.advertise(self.nxt, self.buffered());
-        let (blocks, count) = self.report.blocks(self.nxt, &self.out_of_order);
+        let (blocks, count) = self.report.blocks(&self.out_of_order);
         (window, blocks, count)
     }
 

@@ -5,8 +5,8 @@ use crate::ranges::Ranges;
 #[derive(Debug, Default)]
 pub(super) struct Report {
     duplicate: Option<(u64, u64)>,
-    /// A position in each of the blocks reported last, the newest first.
-    recent: [u64; 3],
+    /// A position in each of the blocks that grew last, the newest first; zero for none.
+    recent: [u64; 4],
 }
 
 impl Report {
@@ -17,41 +17,27 @@ impl Report {
         }
     }
 
-    /// Something came out of order at `at`.
-    pub(super) fn arrived(&mut self, at: u64) {
-        self.recent = [at, self.recent[0], self.recent[1]];
+    /// Something came out of order: it is part of `block` now.
+    pub(super) fn arrived(&mut self, block: (u64, u64)) {
+        let mut recent = [block.0, 0, 0, 0];
+        let others = self.recent.iter().filter(|at| **at < block.0 || block.1 <= **at);
+        recent[1..].iter_mut().zip(others).for_each(|(place, at)| *place = *at);
+        self.recent = recent;
     }
 
-    /// The blocks of the next acknowledgement, and how many. The newest arrivals of one block count
-    /// once; places left are for older blocks.
-    pub(super) fn blocks(&mut self, nxt: u64, ranges: &Ranges) -> ([(u64, u64); 3], u8) {
+    /// The blocks of the next acknowledgement, and how many.
+    pub(super) fn blocks(&mut self, ranges: &Ranges) -> ([(u64, u64); 3], u8) {
         let (mut blocks, mut count) = ([(0, 0); 3], 0);
-        if let Some(duplicate) = self.duplicate.take() {
-            blocks[0] = duplicate;
-            count = 1;
-        }
-        if ranges.is_empty() {
-            return (blocks, count as u8);
-        }
-        let dsack = count;
-        for at in self.recent {
-            if let Some(block) = ranges.around(at).filter(|block| block.0 >= nxt)
-                && !blocks[dsack..count].contains(&block)
-                && count < blocks.len()
-            {
+        let mut add = |block| {
+            if count < blocks.len() {
                 blocks[count] = block;
                 count += 1;
             }
+        };
+        self.duplicate.take().into_iter().for_each(&mut add);
+        if !ranges.is_empty() {
+            self.recent.iter().filter_map(|at| ranges.around(*at)).for_each(&mut add);
         }
-        // Remember one position of each, so that a block is repeated as often as there is room.
-        let mut recent = [0; 3];
-        for (place, block) in recent.iter_mut().zip(&blocks[dsack..count]) {
-            *place = block.0;
-        }
-        if dsack == 1 && count == 3 {
-            recent[2] = self.recent[2];
-        }
-        self.recent = recent;
         (blocks, count as u8)
     }
 }
@@ -62,8 +48,8 @@ mod tests {
 
     fn arrive(report: &mut Report, ranges: &mut Ranges, start: u64, end: u64) -> Vec<(u64, u64)> {
         ranges.insert(start, end, |_, _| {});
-        report.arrived(start);
-        let (blocks, count) = report.blocks(5500, ranges);
+        report.arrived(ranges.around(start).unwrap());
+        let (blocks, count) = report.blocks(ranges);
         blocks[..usize::from(count)].to_vec()
     }
 
@@ -88,8 +74,8 @@ mod tests {
         let (mut report, mut ranges) = (Report::default(), Ranges::default());
         arrive(&mut report, &mut ranges, 6000, 6500);
         report.duplicate(3000, 3500);
-        let (blocks, count) = report.blocks(5000, &ranges);
+        let (blocks, count) = report.blocks(&ranges);
         assert_eq!((&blocks[..2], count), (&[(3000, 3500), (6000, 6500)][..], 2));
-        assert_eq!(report.blocks(5000, &ranges).1, 1);
+        assert_eq!(report.blocks(&ranges).1, 1);
     }
 }

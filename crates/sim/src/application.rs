@@ -1,0 +1,131 @@
+//! What applications do with their sockets.
+
+use midspan_tcp::{Endpoint, Stage};
+use midspan_units::Time;
+
+/// One end's application.
+#[derive(Debug, Clone)]
+pub(crate) enum Application {
+    /// Writes as much as the socket takes, for ever.
+    Source,
+    /// Reads all there is, for ever.
+    Sink(Sink),
+    /// Writes so many bytes and ends its direction, then reads to the end.
+    Send(Send),
+    /// Reads to the end, then ends its own direction.
+    Receive(Receive),
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sink {
+    /// Bytes read.
+    pub(crate) read: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Send {
+    bytes: u64,
+    written: u64,
+    pub(crate) times: Times,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Receive {
+    pub(crate) bytes: u64,
+    pub(crate) times: Times,
+}
+
+/// When things happened at one end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Times {
+    /// The connection was open.
+    pub(crate) connected: Option<Time>,
+    /// The last byte was acknowledged, or read.
+    pub(crate) last_byte: Option<Time>,
+    /// Both directions were closed.
+    pub(crate) closed: Option<Time>,
+    /// The connection failed.
+    pub(crate) failed: Option<Time>,
+}
+
+impl Send {
+    pub(crate) fn new(bytes: u64) -> Send {
+        Send { bytes, written: 0, times: Times::default() }
+    }
+}
+
+impl Application {
+    /// Does what can be done now, but for [`Application::close`].
+    pub(crate) fn act(&mut self, now: Time, endpoint: &mut Endpoint) {
+        if matches!(endpoint.stage(), Stage::SynSent | Stage::SynReceived) {
+            return;
+        }
+        match self {
+            Application::Source => {
+                endpoint.write(u64::MAX);
+            }
+            Application::Sink(sink) => sink.read += endpoint.read(now, u64::MAX),
+            Application::Send(send) => send.act(now, endpoint),
+            Application::Receive(receive) => receive.act(now, endpoint),
+        }
+    }
+
+    /// Ends its direction if that is due. Apart from [`Application::act`], as the calls are: what was
+    /// written is on its way before the FIN is asked for.
+    pub(crate) fn close(&self, endpoint: &mut Endpoint) -> bool {
+        let due = match self {
+            Application::Source | Application::Sink(_) => false,
+            Application::Send(send) => send.times.connected.is_some() && send.written == send.bytes,
+            Application::Receive(_) => endpoint.is_finished(),
+        };
+        if due {
+            endpoint.close();
+        }
+        due
+    }
+
+    /// When things happened, for the ones that end.
+    pub(crate) fn times(&self) -> Option<Times> {
+        match self {
+            Application::Source | Application::Sink(_) => None,
+            Application::Send(send) => Some(send.times),
+            Application::Receive(receive) => Some(receive.times),
+        }
+    }
+}
+
+impl Times {
+    fn note(&mut self, now: Time, endpoint: &Endpoint) {
+        self.connected.get_or_insert(now);
+        if matches!(endpoint.stage(), Stage::Failed(_)) {
+            self.failed.get_or_insert(now);
+        }
+    }
+}
+
+impl Send {
+    fn act(&mut self, now: Time, endpoint: &mut Endpoint) {
+        self.times.note(now, endpoint);
+        self.written += endpoint.write(self.bytes - self.written);
+        if endpoint.acknowledged() == self.bytes {
+            self.times.last_byte.get_or_insert(now);
+        }
+        if self.times.last_byte.is_some() && endpoint.is_finished() {
+            self.times.closed.get_or_insert(now);
+        }
+    }
+}
+
+impl Receive {
+    fn act(&mut self, now: Time, endpoint: &mut Endpoint) {
+        self.times.note(now, endpoint);
+        let read = endpoint.read(now, u64::MAX);
+        if read > 0 {
+            self.bytes += read;
+            self.times.last_byte = Some(now);
+        }
+        if endpoint.is_finished() && endpoint.has_ended() {
+            self.times.closed.get_or_insert(now);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! From sockets and links to the words of a record.
+
+use midspan_path::Counters;
+use midspan_scenario::record::{DirectionRecord, LatenessRecord, LegRecord, LinkRecord, Variant};
+use midspan_tcp::Endpoint;
+
+use crate::setup::{MEC, UE};
+use crate::world::{Host, World};
+
+/// A TCP leg as it stands.
+pub(crate) fn leg(host: Host, peer: Host, endpoint: &Endpoint, variant: Variant) -> LegRecord {
+    let info = endpoint.info();
+    let micros = |span: midspan_units::Span| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+    let leg = match (variant, host, peer) {
+        (Variant::None, ..) => "end-to-end",
+        (_, UE, _) | (_, MEC, UE) => "client",
+        _ => "server",
+    };
+    LegRecord {
+        host: ["ue", "mec", "server"][host].to_owned(),
+        leg: leg.to_owned(),
+        congestion_control: endpoint.control().name().to_owned(),
+        rtt_us: micros(info.rtt),
+        min_rtt_us: micros(info.min_rtt),
+        cwnd: info.cwnd,
+        retransmits: u32::try_from(info.retransmissions).unwrap_or(u32::MAX),
+        bytes_acked: info.bytes_acked,
+        bytes_received: info.bytes_received,
+        delivery_rate_bps: info.delivery_rate.map_or(0.0, |rate| rate.as_bps() as f64),
+        dsack_dups: info.dsacks,
+        reord_seen: info.reorderings,
+    }
+}
+
+/// Every leg that stands.
+pub(crate) fn legs(world: &World, variant: Variant) -> Vec<LegRecord> {
+    let sockets = world.sockets.iter().flatten();
+    sockets
+        .filter_map(|socket| {
+            let peer = world.sockets[socket.peer].as_ref().map_or(socket.host, |peer| peer.host);
+            Some(leg(socket.host, peer, socket.endpoint()?, variant))
+        })
+        .collect()
+}
+
+/// What the links have done since `before`.
+pub(crate) fn links(
+    before: &[(Counters, Counters)],
+    after: &[(Counters, Counters)],
+) -> Vec<LinkRecord> {
+    let names = ["access", "wide"];
+    before
+        .iter()
+        .zip(after)
+        .zip(names)
+        .map(|((before, after), name)| LinkRecord {
+            link: name.to_owned(),
+            lateness: LatenessRecord::default(),
+            unintended_drops: 0,
+            up: direction(&before.0, &after.0),
+            down: direction(&before.1, &after.1),
+        })
+        .collect()
+}
+
+fn direction(before: &Counters, after: &Counters) -> DirectionRecord {
+    let dropped = |(cause, count): (&&'static str, &u64)| {
+        let count = count - before.dropped.get(cause).copied().unwrap_or(0);
+        (count > 0).then(|| ((*cause).to_owned(), count))
+    };
+    DirectionRecord {
+        packets_in: after.packets_in - before.packets_in,
+        packets_out: after.packets_out - before.packets_out,
+        bytes_out: after.bytes_out - before.bytes_out,
+        dropped: after.dropped.iter().filter_map(dropped).collect(),
+        marked: after.marked - before.marked,
+    }
+}

@@ -1,0 +1,40 @@
+use midspan_path::{Ecn, Packet};
+use midspan_tcp::Segment;
+
+/// A segment on its way to a socket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Datagram {
+    pub(crate) segment: Segment,
+    /// The socket that it is for.
+    pub(crate) to: u32,
+    burst: u64,
+}
+
+impl Datagram {
+    /// `burst` is the sending socket's number of the burst; sockets' bursts are told apart.
+    pub(crate) fn new(segment: Segment, to: u32, burst: u64) -> Datagram {
+        Datagram { segment, to, burst: burst << 32 | u64::from(to) }
+    }
+}
+
+impl Packet for Datagram {
+    fn wire_bytes(&self) -> u32 {
+        self.segment.wire_bytes()
+    }
+
+    fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    fn ecn(&self) -> Ecn {
+        match (self.segment.ce, self.segment.ect) {
+            (true, _) => Ecn::Ce,
+            (false, true) => Ecn::Ect0,
+            (false, false) => Ecn::NotEct,
+        }
+    }
+
+    fn mark_ce(&mut self) {
+        self.segment.ce = true;
+    }
+}

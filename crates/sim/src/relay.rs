@@ -1,0 +1,146 @@
+//! The split relay: two sockets on the MEC, and between them the decisions of the live relay.
+
+use midspan_split::{Cause, Flow, Leg, PerLeg, Verdict, Watermarks};
+use midspan_tcp::{Endpoint, Stage};
+
+use crate::world::{Setup, Socket, SocketId, User, World};
+
+/// One flow that the relay splits. Its client leg is connected early, as live; then it connects
+/// onward.
+#[derive(Debug)]
+pub(crate) struct Splitter {
+    flow: Flow,
+    legs: PerLeg<Option<SocketId>>,
+    /// What the server leg is opened with, and what it leads to, until it is.
+    onward: Option<Box<(Setup, (Setup, User))>>,
+    /// Whatever it held is given up.
+    over: bool,
+}
+
+impl Splitter {
+    /// Waits for its client. `server` is the socket that the onward connection is to end in.
+    pub(crate) fn new(marks: Watermarks, server_leg: Setup, server: (Setup, User)) -> Splitter {
+        Splitter {
+            flow: Flow::new(marks),
+            legs: PerLeg::default(),
+            onward: Some(Box::new((server_leg, server))),
+            over: false,
+        }
+    }
+
+    /// The sockets of its legs.
+    pub(crate) fn set_client_leg(&mut self, socket: SocketId) {
+        self.legs.client = Some(socket);
+    }
+
+    /// The relay's socket towards the server, once it connects.
+    pub(crate) fn server_leg(&self) -> Option<SocketId> {
+        self.legs.server
+    }
+
+    /// Does what can be done for flow `number`, on both legs.
+    pub(crate) fn turn(world: &mut World, number: usize) {
+        if world.flows[number].over {
+            return;
+        }
+        Splitter::connect_onward(world, number);
+        for leg in Leg::BOTH {
+            Splitter::notice(world, number, leg);
+        }
+        for from in Leg::BOTH {
+            Splitter::pump(world, number, from);
+        }
+        for leg in Leg::BOTH {
+            Splitter::finish(world, number, leg);
+        }
+        let abort = match world.flows[number].flow.verdict() {
+            Verdict::Continue => None,
+            Verdict::Close => Some(false),
+            Verdict::Abort(_) => Some(true),
+        };
+        for leg in Leg::BOTH {
+            let Some(id) = world.flows[number].legs[leg] else { continue };
+            if abort == Some(true)
+                && !world.flows[number].flow.has_ended(leg)
+                && let Some(endpoint) = endpoint(world, number, leg)
+            {
+                endpoint.abort();
+            }
+            world.flush(id);
+        }
+        world.flows[number].over = abort.is_some();
+    }
+
+    /// The client is connected: so is the server to be.
+    fn connect_onward(world: &mut World, number: usize) {
+        let open = endpoint(world, number, Leg::Client)
+            .is_some_and(|client| client.stage() != Stage::SynReceived);
+        if open && let Some(onward) = world.flows[number].onward.take() {
+            let (leg, server) = *onward;
+            let (socket, _) = world.connect((leg, User::Relay(number)), server);
+            world.flows[number].legs.server = Some(socket);
+        }
+    }
+
+    /// What has become of a leg.
+    fn notice(world: &mut World, number: usize, leg: Leg) {
+        let Some(stage) = endpoint(world, number, leg).map(|endpoint| endpoint.stage()) else {
+            return;
+        };
+        let flow = &mut world.flows[number].flow;
+        match stage {
+            Stage::Failed(_) if flow.is_connecting() && leg == Leg::Server => {
+                flow.fail(Cause::ConnectFailed);
+            }
+            Stage::Failed(_) => flow.fail(Cause::Reset(leg)),
+            Stage::Established if leg == Leg::Server => flow.connected(),
+            _ => {}
+        }
+    }
+
+    /// Moves what may be moved from one leg to the other.
+    fn pump(world: &mut World, number: usize, from: Leg) {
+        let now = world.now;
+        loop {
+            let most = world.flows[number].flow.may_read(from);
+            let Some(source) = endpoint(world, number, from) else { return };
+            let read = source.read(now, most);
+            let finished = source.is_finished();
+            world.flows[number].flow.received(from, read);
+            if finished && !world.flows[number].flow.is_connecting() {
+                world.flows[number].flow.end_of_stream(from);
+            }
+            let held = world.flows[number].flow.to_write(from.other());
+            let Some(sink) = endpoint(world, number, from.other()) else { return };
+            let written = sink.write(held);
+            world.flows[number].flow.sent(from.other(), written);
+            if read == 0 && written == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Passes on the end of a direction.
+    fn finish(world: &mut World, number: usize, to: Leg) {
+        if world.flows[number].flow.must_finish(to)
+            && let Some(id) = world.flows[number].legs[to]
+        {
+            // What was written is on its way before the FIN is asked for.
+            world.flush(id);
+            if let Some(endpoint) = endpoint(world, number, to) {
+                endpoint.close();
+            }
+            world.flows[number].flow.finished(to);
+        }
+        if world.flows[number].flow.awaits_drain(to)
+            && endpoint(world, number, to).is_some_and(|endpoint| endpoint.is_drained())
+        {
+            world.flows[number].flow.drained(to);
+        }
+    }
+}
+
+fn endpoint(world: &mut World, number: usize, leg: Leg) -> Option<&mut Endpoint> {
+    let id = world.flows[number].legs[leg]?;
+    world.sockets[id].as_mut().and_then(Socket::endpoint_mut)
+}

@@ -1,0 +1,288 @@
+//! One cell of a sweep, from nothing to its measurement.
+
+use midspan_path::{Path, SpecError, Traces};
+use midspan_scenario::record::{LegRecord, Measurement, TransferRecord, Variant};
+use midspan_scenario::{Bulk, CellSpec, Direction, Place, Transfer, Workload};
+use midspan_split::Watermarks;
+use midspan_units::{Span, Time};
+
+use crate::application::{Application, Receive, Send, Sink};
+use crate::measure;
+use crate::relay::Splitter;
+use crate::setup::{self, MEC, RELAY_BUFFER, SERVER, UE};
+use crate::world::{Socket, SocketId, User, World};
+
+/// Why a cell cannot be simulated, or did not run to its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A congestion control that there is none of.
+    #[error(transparent)]
+    Control(#[from] midspan_cc::Unknown),
+    /// An element of the path that cannot be.
+    #[error(transparent)]
+    Path(#[from] SpecError),
+    /// A variant of which there is no model.
+    #[error("{0} is not simulated; run it live")]
+    Variant(Variant),
+    /// A connection did not open, or broke.
+    #[error("{what} {number}: {why}")]
+    Connection {
+        /// `flow` or `transfer`.
+        what: &'static str,
+        /// Which, counted from 0.
+        number: usize,
+        /// In one line.
+        why: &'static str,
+    },
+}
+
+/// What a run took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Virtual time that passed.
+    pub simulated: Span,
+    /// Events handled: packets that left a link, and timers.
+    pub events: u64,
+}
+
+/// Runs `variant` in the cell that `spec` describes; `seed` decides all randomness.
+///
+/// # Errors
+/// When the cell cannot be simulated, a connection does not open within two minutes or breaks, or
+/// the workload's own limit passes.
+pub fn run(
+    spec: &CellSpec,
+    variant: Variant,
+    traces: &Traces,
+    seed: u64,
+) -> Result<(Measurement, Work), Error> {
+    if variant == Variant::Haproxy {
+        return Err(Error::Variant(variant));
+    }
+    let links = [spec.path.access.clone(), spec.path.wide.clone()];
+    let mut run = Run { spec, variant, world: World::new(Path::new(&links, traces, seed)?) };
+    let measurement = match &spec.workload {
+        Workload::Bulk(bulk) => run.bulk(bulk)?,
+        Workload::Transfer(transfer) => run.transfers(transfer)?,
+    };
+    let work = Work { simulated: run.world.now.since(Time::ZERO), events: run.world.events };
+    Ok((measurement, work))
+}
+
+struct Run<'a> {
+    spec: &'a CellSpec,
+    variant: Variant,
+    world: World,
+}
+
+/// A connection of the application's: the sockets of its two ends.
+#[derive(Debug, Clone, Copy)]
+struct Connection {
+    client: SocketId,
+    /// Through a relay it is there once that has connected.
+    server: Option<SocketId>,
+    flow: Option<usize>,
+}
+
+/// A connection that has not opened by then never will.
+const PATIENCE: Span = Span::from_secs(120);
+
+impl Run<'_> {
+    /// Opens a connection between two applications, through the relay if there is one.
+    fn connect(&mut self, client: Application, server: Application) -> Result<Connection, Error> {
+        let hosts = &self.spec.hosts;
+        let ue = setup::of_host(UE, &hosts.ue)?;
+        let (place, host) = match self.spec.service.at {
+            Place::Server => (SERVER, &hosts.server),
+            Place::Mec => (MEC, &hosts.mec),
+        };
+        let service = setup::of_host(place, host)?;
+        let (client, server) = (User::Application(client), User::Application(server));
+        if self.variant == Variant::None || place == MEC {
+            let (client, server) = self.world.connect((ue, client), (service, server));
+            return Ok(Connection { client, server: Some(server), flow: None });
+        }
+        let relay = &self.spec.relay;
+        let client_leg = setup::of_leg(&relay.client_leg, &hosts.mec)?;
+        let server_leg = setup::of_leg(&relay.server_leg, &hosts.mec)?;
+        let buffer = relay.buffer.map_or(RELAY_BUFFER, |size| size.as_bytes());
+        let flow = self.world.flows.len();
+        self.world.flows.push(Splitter::new(
+            Watermarks::up_to(buffer),
+            server_leg,
+            (service, server),
+        ));
+        let (client, leg) = self.world.connect((ue, client), (client_leg, User::Relay(flow)));
+        self.world.flows[flow].set_client_leg(leg);
+        Ok(Connection { client, server: None, flow: Some(flow) })
+    }
+
+    /// The socket of the server's application, once there is one.
+    fn server(&self, connection: Connection) -> Option<SocketId> {
+        connection.server.or_else(|| {
+            let leg = self.world.flows[connection.flow?].server_leg()?;
+            self.world.sockets[leg].as_ref().map(|socket| socket.peer)
+        })
+    }
+
+    fn socket(&self, id: SocketId) -> Option<&Socket> {
+        self.world.sockets[id].as_ref()
+    }
+
+    fn bulk(&mut self, bulk: &Bulk) -> Result<Measurement, Error> {
+        let upload = bulk.direction == Direction::Upload;
+        let mut flows = Vec::with_capacity(bulk.flows as usize);
+        for number in 0..bulk.flows as usize {
+            let (source, sink) = (Application::Source, Application::Sink(Sink::default()));
+            let (client, server) = if upload { (source, sink) } else { (sink, source) };
+            let connection = self.connect(client, server)?;
+            self.open(connection, number)?;
+            flows.push(connection);
+        }
+        let begin = self.world.now;
+        self.world.run(begin + bulk.warmup, |_| false);
+        let (before, links_before) = (self.look(&flows, upload), self.world.counters());
+        self.world.run(begin + bulk.time, |_| false);
+        let after = self.look(&flows, upload);
+        let seconds = bulk.time.saturating_sub(bulk.warmup).as_secs_f64();
+        let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        let pairs = || after.iter().zip(&before);
+        let flows_bps: Vec<f64> =
+            pairs().map(|(after, before)| bps(after.read - before.read)).collect();
+        Ok(Measurement {
+            goodput_bps: flows_bps.iter().sum(),
+            acknowledged_bps: bps(pairs().map(|(a, b)| a.acknowledged - b.acknowledged).sum()),
+            measured_s: seconds,
+            sender_retransmits: pairs().map(|(a, b)| a.retransmits - b.retransmits).sum(),
+            flows_bps,
+            transfers: Vec::new(),
+            legs: measure::legs(&self.world, self.variant),
+            links: measure::links(&links_before, &self.world.counters()),
+        })
+    }
+
+    /// Waits until both applications are connected.
+    fn open(&mut self, connection: Connection, number: usize) -> Result<(), Error> {
+        let deadline = self.world.now + PATIENCE;
+        loop {
+            let opened = self
+                .server(connection)
+                .and_then(|server| self.socket(server))
+                .is_some_and(|socket| {
+                    socket
+                        .endpoint()
+                        .is_some_and(|endpoint| endpoint.stage() == midspan_tcp::Stage::Established)
+                });
+            if opened {
+                return Ok(());
+            }
+            // Nothing else happens, so looking after each event costs little.
+            let events = self.world.events;
+            if !self.world.run(deadline, |world| world.events > events) {
+                let why = "it did not open within two minutes";
+                return Err(Error::Connection { what: "flow", number, why });
+            }
+        }
+    }
+
+    fn look(&self, flows: &[Connection], upload: bool) -> Vec<Look> {
+        flows
+            .iter()
+            .map(|connection| {
+                let client = self.socket(connection.client);
+                let server = self.server(*connection).and_then(|id| self.socket(id));
+                let (sender, receiver) = if upload { (client, server) } else { (server, client) };
+                let sender = sender.and_then(Socket::endpoint);
+                let read = match receiver.map(|socket| &socket.user) {
+                    Some(User::Application(Application::Sink(sink))) => sink.read,
+                    _ => 0,
+                };
+                Look {
+                    read,
+                    acknowledged: sender.map_or(0, midspan_tcp::Endpoint::acknowledged),
+                    retransmits: sender.map_or(0, |sender| sender.info().retransmissions),
+                }
+            })
+            .collect()
+    }
+
+    fn transfers(&mut self, transfer: &Transfer) -> Result<Measurement, Error> {
+        let upload = transfer.direction == Direction::Upload;
+        let deadline = self.world.now + transfer.limit;
+        let before = self.world.counters();
+        let (mut records, mut legs) = (Vec::new(), Vec::<LegRecord>::new());
+        for number in 0..transfer.count as usize {
+            let record = self.transfer(number, transfer.size.as_bytes(), upload, deadline)?;
+            records.push(record);
+            legs.extend(measure::legs(&self.world, self.variant));
+            (0..self.world.sockets.len()).for_each(|id| drop(self.world.remove(id)));
+            self.world.flows.clear();
+        }
+        let host = match (upload, self.spec.service.at) {
+            (true, _) => "ue",
+            (false, Place::Server) => "server",
+            (false, Place::Mec) => "mec",
+        };
+        let of_sender = legs.iter().filter(|leg| leg.host == host);
+        Ok(Measurement {
+            goodput_bps: 0.0,
+            acknowledged_bps: 0.0,
+            measured_s: records.iter().map(|record: &TransferRecord| record.closed_s).sum(),
+            sender_retransmits: of_sender.map(|leg| u64::from(leg.retransmits)).sum(),
+            flows_bps: Vec::new(),
+            transfers: records,
+            legs,
+            links: measure::links(&before, &self.world.counters()),
+        })
+    }
+
+    fn transfer(
+        &mut self,
+        number: usize,
+        bytes: u64,
+        upload: bool,
+        deadline: Time,
+    ) -> Result<TransferRecord, Error> {
+        let fault = |why| Error::Connection { what: "transfer", number, why };
+        let begin = self.world.now;
+        let (send, receive) =
+            (Application::Send(Send::new(bytes)), Application::Receive(Receive::default()));
+        let (client, server) = if upload { (send, receive) } else { (receive, send) };
+        let connection = self.connect(client, server)?;
+        loop {
+            let times = |id: Option<SocketId>| match &self.socket(id?)?.user {
+                User::Application(application) => application.times(),
+                User::Relay(_) => None,
+            };
+            let ends = (times(Some(connection.client)), times(self.server(connection)));
+            if [ends.0, ends.1].into_iter().flatten().any(|times| times.failed.is_some()) {
+                return Err(fault("its connection broke"));
+            }
+            if let (Some(client), Some(server)) = ends
+                && let (Some(connected), Some(closed)) = (client.connected, client.closed)
+                && server.closed.is_some()
+            {
+                let (sender, receiver) = if upload { (client, server) } else { (server, client) };
+                let since = |at: Option<Time>| at.map_or(0.0, |at| at.since(begin).as_secs_f64());
+                return Ok(TransferRecord {
+                    bytes,
+                    connected_s: since(Some(connected)),
+                    acknowledged_s: since(sender.last_byte),
+                    closed_s: since(Some(closed)),
+                    received_s: since(receiver.last_byte),
+                });
+            }
+            let events = self.world.events;
+            if !self.world.run(deadline, |world| world.events > events) {
+                return Err(fault("the workload's limit has passed"));
+            }
+        }
+    }
+}
+
+/// One look at a flow.
+struct Look {
+    read: u64,
+    acknowledged: u64,
+    retransmits: u64,
+}

@@ -1,0 +1,53 @@
+//! Sockets as a scenario sets them up.
+
+use midspan_cc::Control;
+use midspan_scenario::{Host as HostSpec, Leg, TcpMemory};
+use midspan_tcp::{Config, Memory};
+use midspan_units::ByteSize;
+
+use crate::run::Error;
+use crate::world::{Host, Setup};
+
+/// The hosts of a scenario, from the UE on.
+pub(crate) const UE: Host = 0;
+/// See [`UE`].
+pub(crate) const MEC: Host = 1;
+/// See [`UE`].
+pub(crate) const SERVER: Host = 2;
+
+/// The relay's default for what it holds of a flow in each direction, as live.
+pub(crate) const RELAY_BUFFER: u64 = 1 << 20;
+
+/// A socket of `host`, as its kernel sets it up.
+pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
+    let memory = |memory: TcpMemory| Memory { initial: memory.initial, max: memory.max };
+    Ok(Setup {
+        host,
+        config: Config {
+            tcp_rmem: memory(spec.buffers.rmem),
+            tcp_wmem: memory(spec.buffers.wmem),
+            ..Config::default()
+        },
+        control: control(&spec.congestion_control)?,
+    })
+}
+
+/// A socket of the relay's, on the MEC: what the leg leaves open is the host's choice.
+pub(crate) fn of_leg(leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
+    let mut setup = of_host(MEC, spec)?;
+    if let Some(name) = &leg.congestion_control {
+        setup.control = control(name)?;
+    }
+    let bytes = |size: Option<ByteSize>| {
+        size.map(|size| u32::try_from(size.as_bytes()).unwrap_or(u32::MAX / 2))
+    };
+    setup.config.so_rcvbuf = bytes(leg.receive_buffer);
+    setup.config.so_sndbuf = bytes(leg.send_buffer);
+    setup.config.tcp_notsent_lowat = bytes(leg.notsent_lowat);
+    setup.config.tcp_nodelay = true;
+    Ok(setup)
+}
+
+fn control(name: &str) -> Result<Control, Error> {
+    Ok(Control::new(name, &midspan_cc::Config::default())?)
+}

@@ -1,0 +1,291 @@
+//! Hosts in a row, the links between them, the sockets on them, and the order of events.
+
+use midspan_cc::Control;
+use midspan_path::{Counters, Path};
+use midspan_tcp::{Config, Endpoint};
+use midspan_units::Time;
+
+use crate::agenda::Agenda;
+use crate::application::Application;
+use crate::packet::Datagram;
+use crate::relay::Splitter;
+
+/// A host, counted from the UE.
+pub(crate) type Host = usize;
+
+/// A socket's number. Numbers of sockets that were removed are given again.
+pub(crate) type SocketId = usize;
+
+/// What a socket is set up with.
+#[derive(Debug, Clone)]
+pub(crate) struct Setup {
+    pub(crate) host: Host,
+    pub(crate) config: Config,
+    pub(crate) control: Control,
+}
+
+/// Who uses a socket.
+#[derive(Debug, Clone)]
+pub(crate) enum User {
+    Application(Application),
+    /// A leg of the relay's flow of this number.
+    Relay(usize),
+}
+
+#[derive(Debug)]
+pub(crate) enum Tcp {
+    /// Waits for a SYN.
+    Listening(Box<Setup>),
+    Open(Box<Endpoint>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) host: Host,
+    pub(crate) peer: SocketId,
+    pub(crate) tcp: Tcp,
+    pub(crate) user: User,
+}
+
+impl Socket {
+    /// The endpoint, once there is one.
+    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.tcp {
+            Tcp::Open(endpoint) => Some(endpoint),
+            Tcp::Listening(_) => None,
+        }
+    }
+
+    pub(crate) fn endpoint_mut(&mut self) -> Option<&mut Endpoint> {
+        match &mut self.tcp {
+            Tcp::Open(endpoint) => Some(endpoint),
+            Tcp::Listening(_) => None,
+        }
+    }
+}
+
+/// Everything that is simulated.
+pub(crate) struct World {
+    pub(crate) now: Time,
+    path: Path<Datagram>,
+    pub(crate) sockets: Vec<Option<Socket>>,
+    free: Vec<SocketId>,
+    pub(crate) flows: Vec<Splitter>,
+    /// Directions of links first, two for each link, then sockets.
+    agenda: Agenda,
+    /// Relay flows that something happened to.
+    stirred: Vec<usize>,
+    /// Events handled: packets that left a link, and timers.
+    pub(crate) events: u64,
+}
+
+impl World {
+    /// `path` has the links between the hosts, in their order.
+    pub(crate) fn new(path: Path<Datagram>) -> World {
+        World {
+            now: Time::ZERO,
+            path,
+            sockets: Vec::new(),
+            free: Vec::new(),
+            flows: Vec::new(),
+            agenda: Agenda::new(),
+            stirred: Vec::new(),
+            events: 0,
+        }
+    }
+
+    fn lanes(&self) -> usize {
+        2 * self.path.links.len()
+    }
+
+    /// The counters of each link: up, down.
+    pub(crate) fn counters(&self) -> Vec<(Counters, Counters)> {
+        self.path.links.iter().map(|link| (link.up.counters(), link.down.counters())).collect()
+    }
+
+    /// Opens a connection from `from` to `to`, where nothing listens before, and answers its two
+    /// sockets.
+    pub(crate) fn connect(
+        &mut self,
+        from: (Setup, User),
+        to: (Setup, User),
+    ) -> (SocketId, SocketId) {
+        let (setup, user) = from;
+        let initiator = self.place();
+        let acceptor = self.place();
+        let tcp = Endpoint::connect(setup.config, setup.control, self.now, 0);
+        let host = setup.host;
+        self.sockets[initiator] =
+            Some(Socket { host, peer: acceptor, tcp: Tcp::Open(Box::new(tcp)), user });
+        let (setup, user) = to;
+        let host = setup.host;
+        self.sockets[acceptor] =
+            Some(Socket { host, peer: initiator, tcp: Tcp::Listening(Box::new(setup)), user });
+        self.stir(initiator);
+        (initiator, acceptor)
+    }
+
+    fn place(&mut self) -> SocketId {
+        self.free.pop().unwrap_or_else(|| {
+            self.sockets.push(None);
+            self.sockets.len() - 1
+        })
+    }
+
+    /// Removes a connection's socket. Packets that are still under way to it are dropped.
+    pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Socket> {
+        let removed = self.sockets.get_mut(socket)?.take()?;
+        self.free.push(socket);
+        self.agenda.set(self.lanes() + socket, Time::MAX);
+        Some(removed)
+    }
+
+    /// Lets everything happen up to and including `until`, or until `done`. Whether it is done.
+    pub(crate) fn run(&mut self, until: Time, mut done: impl FnMut(&World) -> bool) -> bool {
+        loop {
+            if done(self) {
+                return true;
+            }
+            let Some((at, source)) = self.agenda.first().filter(|(at, _)| *at <= until) else {
+                self.now = until;
+                return false;
+            };
+            self.now = at;
+            self.events += 1;
+            let lanes = self.lanes();
+            if source < lanes {
+                self.deliver(source);
+            } else {
+                self.time_out(source - lanes);
+            }
+        }
+    }
+
+    /// Takes what leaves a direction of a link by now.
+    fn deliver(&mut self, lane: usize) {
+        let (link, up) = (lane / 2, lane.is_multiple_of(2));
+        let direction = |world: &mut World| {
+            let link = &mut world.path.links[link];
+            let direction = if up { &mut link.up } else { &mut link.down };
+            direction.dequeue(world.now)
+        };
+        let host = if up { link + 1 } else { link };
+        while let Some((_, datagram)) = direction(self) {
+            self.arrive(host, datagram);
+        }
+        self.reschedule(lane);
+    }
+
+    fn reschedule(&mut self, lane: usize) {
+        let link = &self.path.links[lane / 2];
+        let direction = if lane.is_multiple_of(2) { &link.up } else { &link.down };
+        self.agenda.set(lane, direction.next_event().unwrap_or(Time::MAX));
+    }
+
+    /// A packet has come to `host`: goes on, or is there.
+    fn arrive(&mut self, host: Host, datagram: Datagram) {
+        let id = datagram.to as usize;
+        let Some(socket) = self.sockets[id].as_mut() else { return };
+        if socket.host != host {
+            let to = socket.host;
+            self.send(host, to, datagram);
+            return;
+        }
+        match &mut socket.tcp {
+            Tcp::Open(endpoint) => endpoint.receive(self.now, &datagram.segment),
+            Tcp::Listening(setup) if datagram.segment.syn => {
+                let Setup { config, control, .. } = (**setup).clone();
+                let endpoint = Endpoint::accept(config, control, self.now, 0, &datagram.segment);
+                socket.tcp = Tcp::Open(Box::new(endpoint));
+            }
+            Tcp::Listening(_) => return,
+        }
+        self.stir(id);
+    }
+
+    fn send(&mut self, from: Host, to: Host, datagram: Datagram) {
+        let lane = if to > from { 2 * from } else { 2 * (from - 1) + 1 };
+        let link = &mut self.path.links[lane / 2];
+        let direction = if lane.is_multiple_of(2) { &mut link.up } else { &mut link.down };
+        direction.enqueue(self.now, datagram);
+        self.reschedule(lane);
+    }
+
+    fn time_out(&mut self, id: SocketId) {
+        if let Some(endpoint) = self.sockets[id].as_mut().and_then(Socket::endpoint_mut)
+            && endpoint.poll_timeout().is_some_and(|at| at <= self.now)
+        {
+            endpoint.on_timer(self.now);
+            self.stir(id);
+        } else {
+            self.wind(id);
+        }
+    }
+
+    /// Something has happened to a socket: lets its user act, and sends what is to be sent.
+    pub(crate) fn stir(&mut self, id: SocketId) {
+        self.touch(id);
+        // A leg that moved lets the other one move.
+        while let Some(flow) = self.stirred.pop() {
+            Splitter::turn(self, flow);
+        }
+    }
+
+    fn touch(&mut self, id: SocketId) {
+        let now = self.now;
+        let Some(socket) = self.sockets[id].as_mut() else { return };
+        match &mut socket.user {
+            User::Relay(flow) => self.stirred.push(*flow),
+            User::Application(application) => {
+                if let Tcp::Open(endpoint) = &mut socket.tcp {
+                    application.act(now, endpoint);
+                }
+                self.flush(id);
+                if self.close_if_due(id) {
+                    self.flush(id);
+                }
+            }
+        }
+    }
+
+    fn close_if_due(&mut self, id: SocketId) -> bool {
+        match self.sockets[id].as_mut() {
+            Some(Socket {
+                user: User::Application(application), tcp: Tcp::Open(endpoint), ..
+            }) => application.close(endpoint),
+            _ => false,
+        }
+    }
+
+    /// Sends what a socket has to send.
+    pub(crate) fn flush(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets[id].as_mut() else { return };
+        let (host, peer) = (socket.host, socket.peer);
+        let Some(to) = self.sockets.get(peer).and_then(Option::as_ref).map(|peer| peer.host) else {
+            return;
+        };
+        let lane = if to > host { 2 * host } else { 2 * (host.max(1) - 1) + 1 };
+        let now = self.now;
+        let Some(endpoint) = self.sockets[id].as_mut().and_then(Socket::endpoint_mut) else {
+            return;
+        };
+        let link = &mut self.path.links[lane / 2];
+        let direction = if lane.is_multiple_of(2) { &mut link.up } else { &mut link.down };
+        let mut sent = false;
+        while let Some(transmit) = endpoint.poll_transmit(now) {
+            direction.enqueue(now, Datagram::new(transmit.segment, peer as u32, transmit.burst));
+            sent = true;
+        }
+        if sent {
+            self.reschedule(lane);
+        }
+        self.wind(id);
+    }
+
+    /// Sets the alarm of a socket. One that only moves later is left, and set when it rings.
+    fn wind(&mut self, id: SocketId) {
+        let Some(endpoint) = self.sockets[id].as_ref().and_then(Socket::endpoint) else { return };
+        let at = endpoint.poll_timeout().unwrap_or(Time::MAX);
+        self.agenda.set(self.lanes() + id, at);
+    }
+}

@@ -1,0 +1,124 @@
+//! Bulk flows and transfers in virtual time.
+
+use midspan_path::Traces;
+use midspan_scenario::record::{Measurement, Variant};
+use midspan_scenario::{CellSpec, Scenario};
+use midspan_sim::run;
+
+/// 100 Mbit/s and a queue of a bandwidth-delay product, `access` after it, 50 ms; an upload unless
+/// `workload` says otherwise.
+fn cell(access: &str, control: &str, workload: &str) -> CellSpec {
+    let text = format!(
+        r#"
+        name = "test"
+        title = "Test"
+        seed = 1
+        variants = ["none"]
+        [path.access]
+        up = [{{ rate = {{ rate = "100 Mbit/s", queue = {{ bytes = "625 KB" }} }} }}, {access} {{ delay = "0.5 ms" }}]
+        down = [{{ delay = "0.5 ms" }}]
+        [path.wide]
+        up = [{{ delay = "24.5 ms" }}]
+        down = [{{ delay = "24.5 ms" }}]
+        [hosts]
+        ue = {{ congestion_control = "{control}", buffers = "max" }}
+        mec = {{ congestion_control = "{control}", buffers = "max" }}
+        server = {{ congestion_control = "{control}", buffers = "max" }}
+        [workload]
+        {workload}
+        "#
+    );
+    Scenario::parse(&text, "test.toml").unwrap().cells()[0].spec.clone()
+}
+
+const BULK: &str = "kind = 'bulk'\ndirection = 'upload'\ntime = '8 s'\nwarmup = '3 s'";
+
+fn measure(spec: &CellSpec, variant: Variant, seed: u64) -> Measurement {
+    run(spec, variant, &Traces::new(), seed).unwrap().0
+}
+
+#[test]
+fn a_clean_link_is_filled() {
+    for control in ["cubic", "reno"] {
+        for variant in [Variant::None, Variant::Midspan] {
+            let run = measure(&cell("", control, BULK), variant, 1);
+            // 1448 bytes of payload in each packet of 1500.
+            let share = run.goodput_bps / (100e6 * 1448.0 / 1500.0);
+            assert!(share > 0.98, "{control}, {variant}: {share}");
+            assert_eq!(run.links[0].up.dropped.get("loss"), None);
+        }
+    }
+}
+
+#[test]
+fn splitting_repairs_losses_over_the_short_way() {
+    let spec = cell("{ loss = { share = '1 %' } },", "reno", BULK);
+    let direct = measure(&spec, Variant::None, 1);
+    let split = measure(&spec, Variant::Midspan, 1);
+    assert!(split.acknowledged_bps > 10.0 * direct.acknowledged_bps);
+    assert_eq!(direct.legs.len(), 2);
+    assert_eq!(split.legs.len(), 4);
+    // What the relay took in it passed on, but for what it holds.
+    let held = split.acknowledged_bps - split.goodput_bps;
+    assert!(held.abs() < 0.1 * split.goodput_bps, "{held}");
+}
+
+/// Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance
+/// algorithm", 1997: 1.22 segments over the root of the loss rate, of which delayed
+/// acknowledgements and recovery itself take a part.
+#[test]
+fn reno_follows_the_root_of_the_loss_rate() {
+    let bulk = BULK.replace("8 s", "300 s");
+    for (loss, share) in [("0.1 %", 0.001f64), ("1 %", 0.01)] {
+        let spec = cell(&format!("{{ loss = {{ share = '{loss}' }} }},"), "reno", &bulk);
+        let expected = 1.22 * 1448.0 * 8.0 / (0.05 * share.sqrt());
+        let ratio = measure(&spec, Variant::None, 1).goodput_bps / expected;
+        assert!((0.75..1.1).contains(&ratio), "{loss}: {ratio}");
+    }
+}
+
+#[test]
+fn the_seed_decides_everything() {
+    let spec = cell("{ loss = { share = '0.5 %' } },", "cubic", BULK);
+    let first = measure(&spec, Variant::Midspan, 7);
+    assert_eq!(measure(&spec, Variant::Midspan, 7), first);
+    assert_ne!(measure(&spec, Variant::Midspan, 8), first);
+}
+
+#[test]
+fn a_transfer_takes_the_round_trips_that_it_needs() {
+    let transfer = |size: &str, direction: &str| {
+        let workload =
+            format!("kind = 'transfer'\ndirection = '{direction}'\nsize = '{size}'\ncount = 2");
+        let run = measure(&cell("", "cubic", &workload), Variant::None, 1);
+        assert_eq!(run.transfers.len(), 2);
+        run.transfers[1]
+    };
+    let rtts = |seconds: f64| (seconds / 0.05 * 2.0).round() / 2.0;
+    let small = transfer("1 KB", "upload");
+    assert_eq!((rtts(small.connected_s), rtts(small.received_s)), (1.0, 1.5));
+    assert_eq!((rtts(small.acknowledged_s), rtts(small.closed_s)), (2.0, 2.0));
+    // Ten packets in the first round trip, twenty in the second.
+    let medium = transfer("30 KB", "upload");
+    assert_eq!(rtts(medium.received_s), 2.5);
+    let large = transfer("10 MB", "download");
+    assert!(large.received_s > 10e6 * 8.0 / 1e9 && large.closed_s >= large.received_s);
+}
+
+#[test]
+fn through_the_relay_small_uploads_end_at_its_round_trip() {
+    let workload = "kind = 'transfer'\ndirection = 'upload'\nsize = '1 KB'\ncount = 1";
+    let run = measure(&cell("", "cubic", workload), Variant::Midspan, 1);
+    let transfer = run.transfers[0];
+    assert!(transfer.connected_s < 0.002 && transfer.acknowledged_s < 0.004, "{transfer:?}");
+    assert!(transfer.received_s > 0.025, "{transfer:?}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused() {
+    let refusal = |control, variant| {
+        run(&cell("", control, BULK), variant, &Traces::new(), 1).unwrap_err().to_string()
+    };
+    assert_eq!(refusal("cubic", Variant::Haproxy), "haproxy is not simulated; run it live");
+    assert!(refusal("cubik", Variant::None).contains("no congestion control is called `cubik`"));
+}
