@@ -111,6 +111,8 @@ counters! {
     inconsistent,
     /// Legs whose peer sent urgent data, which is delivered in line.
     urgent,
+    /// Flows whose client's connection is MPTCP.
+    mptcp,
     /// Flows whose client sent data with its SYN, where `fast_open` allows it.
     fast_open_accepted,
     /// Flows whose first data went to the server with the SYN.

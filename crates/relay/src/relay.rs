@@ -129,10 +129,11 @@ impl Relay {
         begin: fn(&mut Steered, &Config) -> Result<(), InterceptionError>,
     ) -> Result<Relay, Error> {
         config.check()?;
-        for (leg, settings) in
-            [("client_leg", &config.client_leg), ("server_leg", &config.server_leg)]
-        {
-            socket::probe(settings).map_err(|error| Error::Leg { leg, error })?;
+        for (leg, settings, mptcp) in [
+            ("client_leg", &config.client_leg, config.mptcp),
+            ("server_leg", &config.server_leg, false),
+        ] {
+            socket::probe(settings, mptcp).map_err(|error| Error::Leg { leg, error })?;
         }
         warn_of_fast_open(&config);
         let system = |what| move |error| Error::System { what, error };

@@ -33,13 +33,13 @@ impl Family {
     }
 
     /// A socket; `transparent` if it is to have others' addresses, which takes CAP_NET_ADMIN.
-    fn socket(self, transparent: bool) -> io::Result<Socket> {
+    fn socket(self, protocol: Protocol, transparent: bool) -> io::Result<Socket> {
         let domain = match self {
             Family::V4 => Domain::IPV4,
             Family::V6 => Domain::IPV6,
         };
         let kind = Type::STREAM.nonblocking().cloexec();
-        let socket = Socket::new(domain, kind, Some(Protocol::TCP))?;
+        let socket = Socket::new(domain, kind, Some(protocol))?;
         match self {
             _ if !transparent => {}
             Family::V4 => socket.set_ip_transparent_v4(true)?,
@@ -51,9 +51,25 @@ impl Family {
         // Segments are passed on as they come; what was held back for company was held back
         // by the sender already.
         socket.set_tcp_nodelay(true)?;
-        // Else urgent bytes would have to be asked for one by one, and be lost.
-        socket.set_out_of_band_inline(true)?;
+        // Else urgent bytes would have to be asked for one by one, and be lost. MPTCP has none
+        // (RFC 8684, 3.3.1).
+        if protocol == Protocol::TCP {
+            socket.set_out_of_band_inline(true)?;
+        }
         Ok(socket)
+    }
+
+    /// A socket for connections of clients, and whether it speaks MPTCP, which this kernel may not.
+    fn for_clients(self, mptcp: bool, transparent: bool) -> io::Result<(Socket, bool)> {
+        if mptcp {
+            match self.socket(Protocol::MPTCP, transparent) {
+                Ok(socket) => return Ok((socket, true)),
+                // Not built in; switched off (net.mptcp.enabled).
+                Err(error) if is_any(&error, &[Errno::PROTONOSUPPORT, Errno::NOPROTOOPT]) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((self.socket(Protocol::TCP, transparent)?, false))
     }
 
     const fn loopback(self) -> IpAddr {
@@ -88,7 +104,7 @@ pub(crate) enum Place {
 /// window scale to fit.
 pub(crate) fn listen(family: Family, place: Place, config: &Config) -> io::Result<Listener> {
     let leg = &config.client_leg;
-    let socket = family.socket(!matches!(place, Place::Open(_)))?;
+    let (socket, mptcp) = family.for_clients(config.mptcp, !matches!(place, Place::Open(_)))?;
     if family == Family::V6 {
         socket.set_only_v6(true)?;
     }
@@ -96,9 +112,11 @@ pub(crate) fn listen(family: Family, place: Place, config: &Config) -> io::Resul
     if let Dscp::Always(point) = leg.dscp {
         mark(&socket, family, point)?;
     }
-    midspan_sys::socket::save_syn(&socket)?;
-    if config.fast_open {
-        midspan_sys::socket::accept_fast_open(&socket, config.limits.half_open)?;
+    if !mptcp {
+        midspan_sys::socket::save_syn(&socket)?;
+        if config.fast_open {
+            midspan_sys::socket::accept_fast_open(&socket, config.limits.half_open)?;
+        }
     }
     match place {
         Place::Port(port) => {
@@ -116,7 +134,7 @@ pub(crate) fn listen(family: Family, place: Place, config: &Config) -> io::Resul
     socket.listen(BACKLOG)?;
     let address = socket.local_addr()?.as_socket();
     let address = address.ok_or_else(|| io::Error::other("a listener without an address"))?;
-    Ok(Listener { fd: socket.into(), family, address, forward: None })
+    Ok(Listener { fd: socket.into(), family, address, mptcp, forward: None })
 }
 
 /// A socket that connections are taken from.
@@ -125,6 +143,7 @@ pub(crate) struct Listener {
     pub(crate) fd: OwnedFd,
     pub(crate) family: Family,
     address: SocketAddr,
+    mptcp: bool,
     /// What becomes of its connections; none if they go to whom they were meant for.
     pub(crate) forward: Option<Arc<Forward>>,
 }
@@ -148,7 +167,7 @@ pub(crate) fn open(
     dscp: u8,
 ) -> io::Result<Socket> {
     let family = Family::of(server.ip());
-    let socket = family.socket(transparent)?;
+    let socket = family.socket(Protocol::TCP, transparent)?;
     if transparent {
         socket.set_reuse_address(true)?;
     }
@@ -222,10 +241,21 @@ pub(crate) fn connect_with_data_of(
     }
 }
 
-/// Sees whether a leg's sockets can be set up as configured, and warns of what falls short.
-pub(crate) fn probe(leg: &LegConfig) -> io::Result<()> {
-    let socket = Family::V4.socket(false)?;
-    configure(&socket, leg)?;
+fn is_any(error: &io::Error, kinds: &[Errno]) -> bool {
+    Errno::from_io_error(error).is_some_and(|error| kinds.contains(&error))
+}
+
+/// Sees whether a leg's sockets can be set up as configured, with MPTCP if that is to be, and warns of
+/// what falls short.
+pub(crate) fn probe(leg: &LegConfig, mptcp: bool) -> io::Result<()> {
+    let (socket, is_mptcp) = Family::V4.for_clients(mptcp, false)?;
+    if mptcp && !is_mptcp {
+        tracing::warn!("this kernel has no MPTCP, or net.mptcp.enabled is 0: clients get TCP");
+    }
+    configure(&socket, leg).map_err(|error| match is_mptcp {
+        true => io::Error::new(error.kind(), format!("{error}; with `mptcp` it cannot be set")),
+        false => error,
+    })?;
     let sizes = [
         ("receive_buffer", leg.receive_buffer, socket.recv_buffer_size()?, "net.core.rmem_max"),
         ("send_buffer", leg.send_buffer, socket.send_buffer_size()?, "net.core.wmem_max"),
@@ -243,36 +273,44 @@ pub(crate) fn probe(leg: &LegConfig) -> io::Result<()> {
 }
 
 fn configure(socket: &Socket, leg: &LegConfig) -> io::Result<()> {
+    let key = |key: &'static str| {
+        move |error: io::Error| io::Error::new(error.kind(), format!("`{key}`: {error}"))
+    };
     if let Some(size) = leg.receive_buffer {
         let size = size.as_bytes() as usize;
         // Forced where we may, as net.core.rmem_max is meant for ordinary programs.
         sockopt::set_socket_recv_buffer_size_force(socket, size)
-            .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, size))?;
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, size))
+            .map_err(|error| key("receive_buffer")(error.into()))?;
     }
     if let Some(size) = leg.send_buffer {
         let size = size.as_bytes() as usize;
         sockopt::set_socket_send_buffer_size_force(socket, size)
-            .or_else(|_| sockopt::set_socket_send_buffer_size(socket, size))?;
+            .or_else(|_| sockopt::set_socket_send_buffer_size(socket, size))
+            .map_err(|error| key("send_buffer")(error.into()))?;
     }
     if let Some(size) = leg.notsent_lowat {
-        socket.set_tcp_notsent_lowat(size.as_bytes() as u32)?;
+        socket.set_tcp_notsent_lowat(size.as_bytes() as u32).map_err(key("notsent_lowat"))?;
     }
     // What an end asks of its own accord is answered by us, and no longer by the other end: only
     // our own question finds out that a reset was lost, or that an end has gone without a word.
     match leg.keepalive.map(Duration::from) {
         Some(idle) => {
-            socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle).with_interval(idle))?
+            let keepalive = TcpKeepalive::new().with_time(idle).with_interval(idle);
+            socket.set_tcp_keepalive(&keepalive).map_err(key("keepalive"))?;
         }
         None => socket.set_keepalive(true)?,
     }
     if let Some(timeout) = leg.user_timeout {
-        sockopt::set_tcp_user_timeout(socket, (timeout.as_micros() / 1000) as u32)?;
+        sockopt::set_tcp_user_timeout(socket, (timeout.as_micros() / 1000) as u32)
+            .map_err(|error| key("user_timeout")(error.into()))?;
     }
     if let Some(bytes) = leg.max_segment {
-        socket.set_tcp_mss(bytes.into())?;
+        socket.set_tcp_mss(bytes.into()).map_err(key("max_segment"))?;
     }
     if let Some(rate) = leg.max_pacing_rate {
-        midspan_sys::socket::set_max_pacing_rate(socket, rate.as_bps() / 8)?;
+        midspan_sys::socket::set_max_pacing_rate(socket, rate.as_bps() / 8)
+            .map_err(key("max_pacing_rate"))?;
     }
     if let Some(name) = &leg.congestion_control {
         socket.set_tcp_congestion(name.as_bytes()).map_err(|error| unknown(name, error))?;
@@ -285,7 +323,7 @@ fn unknown(name: &str, error: io::Error) -> io::Error {
         .unwrap_or_else(|_| "unknown".into());
     io::Error::new(
         error.kind(),
-        format!("congestion control `{name}`: {error}; this kernel has loaded: {available}"),
+        format!("`congestion_control`: `{name}`: {error}; this kernel has loaded: {available}"),
     )
 }
 
@@ -297,6 +335,8 @@ pub(crate) struct Accepted {
     /// Whom the client believes to be connected to.
     pub(crate) server: SocketAddr,
     pub(crate) opening: Opening,
+    /// Whether the client's connection is MPTCP.
+    pub(crate) mptcp: bool,
     /// What the server is to be sent before what the client sends.
     pub(crate) preface: Option<Box<[u8]>>,
 }
@@ -312,33 +352,44 @@ pub(crate) enum NotAccepted {
     NoRoom,
 }
 
-/// Takes a connection. Whom it is for is `server`, if that is known, or else whom the client
-/// believes to be connected to.
-pub(crate) fn accept(
-    listener: impl AsFd,
-    server: Option<SocketAddr>,
-) -> Result<Accepted, NotAccepted> {
+/// Takes a connection. It is for the first that the listener's are passed on to, or else for whom the
+/// client believes to be connected to.
+pub(crate) fn accept(listener: &Listener) -> Result<Accepted, NotAccepted> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (socket, client) =
-        rustix::net::acceptfrom_with(listener, flags).map_err(|error| match error {
+        rustix::net::acceptfrom_with(&listener.fd, flags).map_err(|error| match error {
             Errno::AGAIN => NotAccepted::NoneWaiting,
             Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => NotAccepted::NoRoom,
             // What accept(2) passes on from the new connection's own network errors.
             _ => NotAccepted::Failed,
         })?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    let server = server.or_else(|| address_of(&socket));
+    let server = match &listener.forward {
+        Some(forward) => forward.to.first().copied(),
+        None => address_of(&socket),
+    };
+    let mptcp = listener.mptcp && is_mptcp(&socket).map_err(|_| NotAccepted::Failed)?;
     let opening = match midspan_sys::socket::saved_syn(&socket, &mut [0; opening::LONGEST]) {
         Ok(Some(headers)) => Opening::of(headers),
-        // Answered with a SYN cookie, which keeps nothing.
+        // Answered with a SYN cookie, or by an MPTCP listener, neither of which keeps anything.
         Ok(None) | Err(_) => Opening::default(),
     };
     match (client, server) {
         (Some(client), Some(server)) => {
-            Ok(Accepted { socket, client, server, opening, preface: None })
+            Ok(Accepted { socket, client, server, opening, mptcp, preface: None })
         }
         _ => Err(NotAccepted::Failed),
     }
+}
+
+/// Whether a connection that an MPTCP listener took is one. If not it is TCP, and may have urgent
+/// data, of which that listener knew nothing.
+fn is_mptcp(socket: &OwnedFd) -> Result<bool, Errno> {
+    let is = sockopt::socket_protocol(socket)? == Some(rustix::net::ipproto::MPTCP);
+    if !is {
+        sockopt::set_socket_oobinline(socket, true)?;
+    }
+    Ok(is)
 }
 
 /// A connection's own address.

@@ -341,7 +341,7 @@ impl Worker {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(listener) else { return };
             let forward = listener.forward.clone();
-            match socket::accept(&listener.fd, first_of(&forward)) {
+            match socket::accept(listener) {
                 Ok(accepted) => self.welcome(accepted, forward),
                 Err(NotAccepted::NoneWaiting) => return,
                 Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
@@ -356,7 +356,7 @@ impl Worker {
             loop {
                 let listener = &self.listeners[index];
                 let forward = listener.forward.clone();
-                match socket::accept(&listener.fd, first_of(&forward)) {
+                match socket::accept(listener) {
                     Ok(accepted) => self.welcome(accepted, forward),
                     Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
                     Err(NotAccepted::NoneWaiting | NotAccepted::NoRoom) => break,
@@ -427,9 +427,10 @@ impl Worker {
             Err(refusal) => return refusal(self.counters()).add(1),
         };
         // Counted before the server can know of it, so that who knows of it finds it counted.
-        let Accepted { client, server, opening, .. } = accepted;
+        let Accepted { client, server, opening, mptcp, .. } = accepted;
         self.counters().accepted.add(1);
         self.counters().active.set(self.flows.len() as u64 + 1);
+        self.counters().mptcp.add(u64::from(mptcp));
         count_declined(self.counters(), opening, self.shared.config.fast_open);
         let start = Instant::now();
         let due = start + Duration::from(self.shared.config.connect_timeout);
@@ -501,7 +502,7 @@ impl Worker {
         forward: Option<Arc<Forward>>,
         due: Instant,
     ) -> io::Result<Key> {
-        let Accepted { socket: client_leg, client, server, opening, preface } = accepted;
+        let Accepted { socket: client_leg, client, server, opening, preface, .. } = accepted;
         let mut others = Others::of(forward);
         if matches!(others, Others::None) {
             socket::bind_as(&server_leg, client, self.shared.place)?;
@@ -673,10 +674,6 @@ impl Worker {
             }
         }
     }
-}
-
-fn first_of(forward: &Option<Arc<Forward>>) -> Option<SocketAddr> {
-    forward.as_ref().and_then(|forward| forward.to.first().copied())
 }
 
 /// All places at which a worker listens.

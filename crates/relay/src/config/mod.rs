@@ -62,6 +62,9 @@ pub struct Config {
     /// server (TCP Fast Open, RFC 7413), as far as `net.ipv4.tcp_fastopen` allows either.
     #[serde(default)]
     pub fast_open: bool,
+    /// Whether clients may use MPTCP (RFC 8684), where this kernel has it. Not where BPF steers.
+    #[serde(default)]
+    pub mptcp: bool,
     /// The connections of clients.
     #[serde(default)]
     pub client_leg: LegConfig,
@@ -223,6 +226,7 @@ impl Config {
             drain_timeout: default_drain_timeout(),
             connect_timeout: default_connect_timeout(),
             fast_open: false,
+            mptcp: false,
             client_leg: LegConfig::default(),
             server_leg: LegConfig::default(),
             limits: LimitsConfig::default(),
@@ -322,7 +326,15 @@ impl Config {
         if let Some((key, said)) = self.flow_log.as_ref().and_then(FlowLogConfig::first_fault) {
             return fault(&["flow_log", key], said);
         }
-        if !matches!(self.interception, InterceptionKind::Auto | InterceptionKind::Bpf) {
+        let may_be_bpf =
+            matches!(self.interception, InterceptionKind::Auto | InterceptionKind::Bpf);
+        if self.mptcp && may_be_bpf && !self.clients.is_empty() {
+            return fault(
+                &["mptcp"],
+                "takes `interception = \"nftables\"`, or \"none\": BPF cannot steer to MPTCP listeners",
+            );
+        }
+        if !may_be_bpf {
             let said = "takes `interception = \"bpf\"`, or \"auto\"";
             if self.policy != PolicyConfig::default() {
                 return fault(&["policy"], said);

@@ -10,6 +10,7 @@ mod forward;
 mod idle;
 mod legs;
 mod load;
+mod mptcp;
 mod observe;
 mod outage;
 mod process;
