@@ -164,7 +164,12 @@ static __always_inline bool is_whole(struct __sk_buff *skb, const struct packet 
 {
 	__u8 last;
 
-	return packet->end >= offset && load(skb, packet->end - 1, &last, 1);
+	if (packet->end < offset)
+		return false;
+	if (load(skb, packet->end - 1, &last, 1))
+		return true;
+	/* Only what is in one piece can be loaded, and the data on a SYN (RFC 7413) need not be. */
+	return !bpf_skb_pull_data(skb, skb->len) && load(skb, packet->end - 1, &last, 1);
 }
 
 static __always_inline struct packet parse(struct __sk_buff *skb)

@@ -58,48 +58,72 @@ fn ask(world: &World, listener: &TcpListener, round: u8) {
     assert_eq!(answer, heard);
 }
 
+/// Removes what [`SynData`] counts by, and cookies: the next relay has another key.
+fn forget(world: &World) {
+    for netns in [&world.relay, &world.server] {
+        let remove = ["delete", "table", "inet", "f"];
+        assert!(netns.apply(Command::new("nft").args(remove)).status().unwrap().success());
+    }
+    for netns in [&world.client, &world.relay] {
+        let forget = ["tcp_metrics", "flush"];
+        assert!(netns.apply(Command::new("ip").args(forget)).status().unwrap().success());
+    }
+}
+
+/// Whether all of so many connections were split. BPF passes some if the machine is so busy that the
+/// relay seems dead.
+fn are_split(relay: &mut RelayProcess, connections: u64) -> bool {
+    let counts = relay.counts();
+    let passed = counts.get("pass_no_relay").copied().unwrap_or(0);
+    assert_eq!(counts["accepted"] + passed, connections, "{counts:?}");
+    passed == 0
+}
+
 #[test]
 fn data_goes_with_the_syn_on_both_legs() {
     let Some(world) = World::new() else { return };
     for steered in ["", NFTABLES] {
-        allow(&world.relay, "3");
-        let mut relay = RelayProcess::start(&world.relay, &format!("fast_open = true\n{steered}"));
-        let (at_relay, at_server) = (SynData::count(&world.relay), SynData::count(&world.server));
+        let mut tries = 0;
+        while !goes_with_the_syn_on_both_legs(&world, steered) {
+            tries += 1;
+            assert!(tries < 5, "connections pass all the time");
+            forget(&world);
+        }
+        forget(&world);
+    }
+}
+
+/// False if some connection passed, so that nothing can be said.
+fn goes_with_the_syn_on_both_legs(world: &World, steered: &str) -> bool {
+    allow(&world.relay, "3");
+    let mut relay = RelayProcess::start(&world.relay, &format!("fast_open = true\n{steered}"));
+    let (at_relay, at_server) = (SynData::count(&world.relay), SynData::count(&world.server));
+    let mut connections = 0;
+    for server in SERVER {
         allow(&world.server, "3");
-        for server in SERVER {
-            let (listener, _) = world.listen(server);
-            midspan_sys::socket::accept_fast_open(&listener, 16).unwrap();
-            let seen = || (at_relay.read(), at_server.read());
-            let before = seen();
-            let since = || (seen().0 - before.0, seen().1 - before.1);
-            // The client gets its cookie from the relay, then the relay its own from the server.
-            ask(&world, &listener, 0);
-            assert_eq!(since(), (0, 0), "{server} {steered}");
-            ask(&world, &listener, 1);
-            assert_eq!(since(), (1, 0), "{server} {steered}");
-            ask(&world, &listener, 2);
-            assert_eq!(since(), (2, 1), "{server} {steered}");
-            // A server that has lost its key, or is another one now, takes no data with the SYN.
-            allow(&world.server, "0");
-            ask(&world, &listener, 3);
-            assert_eq!(since().0, 3, "{server} {steered}");
-            allow(&world.server, "3");
-        }
-        let counts = relay.until(|counts| counts["active"] == 0);
-        assert_eq!((counts["accepted"], counts["closed"]), (8, 8), "{counts:?}");
-        assert_eq!((counts["fast_open_accepted"], counts["fast_open_sent"]), (6, 4), "{counts:?}");
-        assert_eq!(counts["declined_fast_open"], 0);
-        drop(relay);
-        for netns in [&world.relay, &world.server] {
-            let remove = ["delete", "table", "inet", "f"];
-            assert!(netns.apply(Command::new("nft").args(remove)).status().unwrap().success());
-        }
-        // Cookies are remembered for addresses, and the next relay has another key.
-        for netns in [&world.client, &world.relay] {
-            let forget = ["tcp_metrics", "flush"];
-            assert!(netns.apply(Command::new("ip").args(forget)).status().unwrap().success());
+        let (listener, _) = world.listen(server);
+        midspan_sys::socket::accept_fast_open(&listener, 16).unwrap();
+        let before = (at_relay.read(), at_server.read());
+        // The client gets its cookie from the relay, then the relay its own from the server. The last
+        // server has lost its key, or is another one now, and takes no data with the SYN.
+        for (round, seen) in [(0, (0, 0)), (1, (1, 0)), (2, (2, 1)), (3, (3, 2))] {
+            if round == 3 {
+                allow(&world.server, "0");
+            }
+            ask(world, &listener, round);
+            connections += 1;
+            if !are_split(&mut relay, connections) {
+                return false;
+            }
+            let now = (at_relay.read() - before.0, at_server.read() - before.1);
+            assert_eq!(now, seen, "{server} {steered} {round}");
         }
     }
+    let counts = relay.until(|counts| counts["active"] == 0);
+    assert_eq!((counts["accepted"], counts["closed"]), (8, 8), "{counts:?}");
+    assert_eq!((counts["fast_open_accepted"], counts["fast_open_sent"]), (6, 4), "{counts:?}");
+    assert_eq!(counts["declined_fast_open"], 0);
+    true
 }
 
 /// By default nobody's data is taken with the SYN, and nothing else changes for who tries.
@@ -115,9 +139,10 @@ fn without_it_data_comes_after_the_handshake() {
     for round in 0..2 {
         ask(&world, &listener, round);
     }
-    let mut relay = RelayProcess::start(&world.relay, "");
+    let mut relay = RelayProcess::start(&world.relay, NFTABLES);
     let at_server = SynData::count(&world.server);
     ask(&world, &listener, 2);
+    assert!(are_split(&mut relay, 1));
     let counts = relay.until(|counts| counts["active"] == 0);
     assert_eq!((counts["declined_fast_open"], counts["fast_open_accepted"]), (1, 0));
     assert_eq!((at_server.read(), counts["closed"]), (0, 1));
