@@ -90,7 +90,7 @@ impl Contender {
                 format!("[[forward]]\nlisten = \"{listen}\"\nto = \"{to}\"\n")
             }
             Contender::MidspanTransparent => {
-                format!("clients = [\"{}\"]\ninterception = \"bpf\"\n", world::CLIENTS)
+                format!("clients = [\"{}\"]\ninterception = \"bpf\"\npin = false\n", world::CLIENTS)
             }
             Contender::Haproxy => include_str!("../../peers/haproxy.cfg")
                 .replace("@LISTEN@", &listen.to_string())

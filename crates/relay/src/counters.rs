@@ -96,6 +96,9 @@ counters! {
     connect_failed,
     /// Flows whose server did not answer in time; the client was reset.
     connect_timed_out,
+    /// Connects that a server has left unanswered for seconds; its prefix then passes for a minute, to see
+    /// whether its answers come by another way.
+    doubts,
     /// Flows whose client reset, or whose client leg failed; the server was reset.
     reset_by_client,
     /// Flows whose server reset, or whose server leg failed; the client was reset.

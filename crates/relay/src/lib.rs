@@ -7,6 +7,7 @@
 //! [`run`] is the whole program. [`Relay`] is the same in parts, for who wants to look inside
 //! while it runs, and [`Interception`] the rules alone.
 
+mod accounts;
 mod config;
 mod counters;
 mod flow;
@@ -21,8 +22,10 @@ mod shared;
 mod slab;
 mod socket;
 mod store;
+mod succession;
 mod worker;
 
+pub use accounts::{PassedSnapshot, Treatment};
 pub use config::{
     AddressesKind, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig, InterceptionKind,
     LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports, ProxyConfig, To,
@@ -31,5 +34,5 @@ pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};
 pub use observe::ObserveError;
 pub use proxy_protocol::ProxyVersion;
-pub use relay::{Error, Relay, prove_steering, run};
+pub use relay::{Error, Relay, Start, prove_steering, run};
 pub use shared::Monitor;

@@ -2,9 +2,9 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,14 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::accounts::AccountsThread;
 use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
 use crate::counters::Snapshot;
 use crate::interception::{self, Interception, InterceptionError, Steered};
 use crate::observe::{ObserveError, Observer, Served, Windows};
 use crate::shared::{Monitor, Phase, Shared, lower, raise};
 use crate::socket::{self, Place};
+use crate::succession::{Office, Successor, retire_predecessor};
 use crate::worker::Worker;
 
 /// Why the relay did not start, or did not end as it should.
@@ -62,6 +64,15 @@ pub enum Error {
     Worker(String),
 }
 
+/// How a relay comes into office.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Only if no other relay takes the connections of this network namespace.
+    Alone,
+    /// In the place of the one that does, if one does, which drains then.
+    Replacing,
+}
+
 /// Runs a relay until SIGTERM or SIGINT, and gives what it did. Once it is ready, `started` is
 /// called with a view of it.
 ///
@@ -71,9 +82,12 @@ pub enum Error {
 ///
 /// # Errors
 /// When the relay cannot start, or a worker or the interception fails while it runs.
-pub fn run(config: Config, started: impl FnOnce(Monitor)) -> Result<Snapshot, Error> {
+pub fn run(config: Config, start: Start, started: impl FnOnce(Monitor)) -> Result<Snapshot, Error> {
     let signals = Signals::catch().map_err(|error| Error::System { what: "signals", error })?;
-    let relay = Relay::start(config)?;
+    let relay = match start {
+        Start::Alone => Relay::start(config)?,
+        Start::Replacing => Relay::replace(config)?,
+    };
     started(relay.monitor());
     relay.supervise(&signals)
 }
@@ -87,7 +101,8 @@ pub fn prove_steering() -> Result<(), Error> {
     let mut config = Config::new(interception::probe_clients());
     config.interception = InterceptionKind::Bpf;
     config.workers = 1;
-    Relay::start_at(config, Steered::prove).map(drop)
+    config.pin = false;
+    Relay::start_at(config, Start::Alone, Steered::prove).map(drop)
 }
 
 /// A running relay. Dropping it ends it at once; flows still open are reset.
@@ -99,8 +114,9 @@ pub struct Relay {
     workers: Vec<JoinHandle<io::Result<()>>>,
     way: Way,
     served: Served,
+    accounts: Option<AccountsThread>,
     /// Keeps a second relay from taking connections in the same network namespace.
-    _alone: Option<UnixDatagram>,
+    office: Option<Office>,
 }
 
 /// Who steers connections to the relay.
@@ -120,12 +136,22 @@ impl Relay {
     /// When a setting cannot be used, the port is taken, a privilege is missing, or the rules are
     /// refused. Nothing is left behind then.
     pub fn start(config: Config) -> Result<Relay, Error> {
-        Relay::start_at(config, Steered::begin)
+        Relay::start_at(config, Start::Alone, Steered::begin)
+    }
+
+    /// Starts in the place of the relay that takes the connections of this network namespace, if one
+    /// does, which drains then.
+    ///
+    /// # Errors
+    /// As [`Relay::start`]; and when the relay that runs cannot be replaced.
+    pub fn replace(config: Config) -> Result<Relay, Error> {
+        Relay::start_at(config, Start::Replacing, Steered::begin)
     }
 
     /// Starts, and has BPF steer as `begin` does.
     fn start_at(
         config: Config,
+        start: Start,
         begin: fn(&mut Steered, &Config) -> Result<(), InterceptionError>,
     ) -> Result<Relay, Error> {
         config.check()?;
@@ -139,15 +165,21 @@ impl Relay {
         let system = |what| move |error| Error::System { what, error };
         let intercepts =
             config.interception != InterceptionKind::None && !config.clients.is_empty();
-        let alone = if intercepts { Some(alone()?) } else { None };
+        let office = if intercepts { take_office(start)? } else { None };
         let mut forwards = Vec::with_capacity(config.forward.len());
         for forward in &config.forward {
             forwards.push(Arc::new(forward.resolve().map_err(system("forward"))?));
         }
         let port = config.port;
         let count = worker_count(&config).map_err(system("workers"))?;
-        let (windows, observer) = (Windows::open(&config)?, Observer::open(&config)?);
+        let replaces = intercepts && office.is_none();
+        // The one that is to be replaced still has them.
+        let windows = if replaces { None } else { Some(Windows::open(&config)?) };
+        let observer = Observer::open(&config)?;
         let mut way = if intercepts { load(&config, count)? } else { Way::Foreign };
+        if replaces && !matches!(&way, Way::Bpf(steered) if steered.is_adopted()) {
+            return Err(InterceptionError::NotReplaceable.into());
+        }
         let place = match way {
             Way::Bpf(_) => Place::Private,
             _ => Place::Port(port),
@@ -172,7 +204,8 @@ impl Relay {
             workers: Vec::new(),
             way: Way::Foreign,
             served: Served::default(),
-            _alone: alone,
+            accounts: None,
+            office,
         };
         for (index, worker) in workers.into_iter().enumerate() {
             let thread = relay.spawn(index, worker).map_err(system("threads"))?;
@@ -186,8 +219,38 @@ impl Relay {
             Way::Foreign | Way::Nftables(_) => {}
         }
         relay.way = way;
-        relay.served = windows.serve(relay.monitor())?;
+        if replaces {
+            relay.office = succeed(relay.shared.config.mark);
+        }
+        let windows = windows.map_or_else(|| Windows::open(&relay.shared.config), Ok);
+        match windows.and_then(|windows| windows.serve(relay.monitor())) {
+            Ok(served) => relay.served = served,
+            // It has others' connections already.
+            Err(error) if replaces => tracing::error!(%error, "nobody can look in"),
+            Err(error) => return Err(error.into()),
+        }
+        if let Way::Bpf(steered) = &relay.way {
+            let thread = AccountsThread::start(steered.accounts()?, relay.shared.clone());
+            relay.accounts = Some(thread.map_err(system("threads"))?);
+        }
         Ok(relay)
+    }
+
+    /// Leaves everything but the open flows to a relay that has taken over.
+    fn retire(&mut self, successor: Successor) {
+        // One at a time may take the records, or be looked at.
+        self.accounts = None;
+        self.served = Served::default();
+        self.shared.advance(Phase::Retire);
+        let deadline = Instant::now() + SLOTS;
+        while self.shared.slots.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if let Way::Bpf(steered) = std::mem::replace(&mut self.way, Way::Foreign) {
+            steered.leave(successor.mark);
+        }
+        self.office = None;
+        successor.congratulate();
     }
 
     /// A view of this relay that can be passed around.
@@ -264,6 +327,19 @@ impl Relay {
                         flow_log.reopen();
                     }
                 }
+                Happened::Successor => {
+                    if let Some(successor) = self.office.as_ref().and_then(Office::successor) {
+                        let flows = self.monitor().snapshot().active;
+                        tracing::info!(flows, "another relay has taken over; draining");
+                        self.retire(successor);
+                    }
+                }
+                // With its flows a relay that was replaced ends too.
+                Happened::WorkersEnded(ended)
+                    if self.shared.phase() >= Phase::Retire && ended < running =>
+                {
+                    running -= ended;
+                }
                 Happened::RulesLost => {
                     tracing::error!("the nft process died, and with it the interception rules");
                     notify(NotifyState::Stopping);
@@ -298,6 +374,9 @@ impl Relay {
             PollFd::new(&self.shared.ended, PollFlags::IN),
             PollFd::new(&signals.hang_up, PollFlags::IN),
         ];
+        if let Some(office) = &self.office {
+            fds.push(PollFd::from_borrowed_fd(office.fd(), PollFlags::IN));
+        }
         if let Way::Nftables(interception) = &self.way {
             fds.push(PollFd::from_borrowed_fd(interception.lost(), PollFlags::IN));
         }
@@ -319,6 +398,7 @@ impl Relay {
                 take(&signals.hang_up);
                 Happened::HangUp
             }
+            Ok(_) if self.office.is_some() && !fds[3].revents().is_empty() => Happened::Successor,
             Ok(_) => Happened::RulesLost,
             Err(_) => Happened::Nothing,
         }
@@ -333,6 +413,7 @@ impl Relay {
         }
         self.shared.advance(Phase::Stop);
         let ends: Vec<_> = self.workers.drain(..).map(JoinHandle::join).collect();
+        self.accounts = None;
         self.way = Way::Foreign;
         if let Some(flow_log) = &self.shared.observer.flow_log {
             flow_log.close();
@@ -368,6 +449,8 @@ impl Drop for Relay {
 
 /// How often the supervisor looks for new interfaces.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long workers may take to give up their places; they need a turn of their loops.
+const SLOTS: Duration = Duration::from_secs(1);
 
 /// The processors that this process may use, if they are as many as the workers: each worker then
 /// keeps to one, and its connections with it.
@@ -426,13 +509,27 @@ fn warn_of_fast_open(config: &Config) {
     }
 }
 
-/// Claims the network namespace: an abstract socket belongs to one, and goes with its process.
-fn alone() -> Result<UnixDatagram, Error> {
-    let name = SocketAddr::from_abstract_name("midspan-relay");
-    name.and_then(|name| UnixDatagram::bind_addr(&name)).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => InterceptionError::Taken.into(),
-        _ => Error::System { what: "the claim on this network namespace", error },
-    })
+/// The office, or none if another relay has it and is to be replaced.
+fn take_office(start: Start) -> Result<Option<Office>, Error> {
+    match Office::take() {
+        Ok(office) => Ok(Some(office)),
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            Err(Error::System { what: "the claim on this network namespace", error })
+        }
+        Err(_) if start == Start::Replacing => Ok(None),
+        Err(_) => Err(InterceptionError::Taken.into()),
+    }
+}
+
+/// Takes the office of the relay to which nothing comes any more. One that hangs keeps it, and
+/// nothing else.
+fn succeed(mark: u32) -> Option<Office> {
+    if let Err(error) = retire_predecessor(mark) {
+        tracing::warn!(%error, "the relay that was replaced does not retire; nothing comes to it");
+    }
+    Office::take_soon()
+        .inspect_err(|error| tracing::warn!(%error, "this relay cannot be replaced while it runs"))
+        .ok()
 }
 
 /// What the supervisor waits for.
@@ -441,6 +538,7 @@ enum Happened {
     HangUp,
     WorkersEnded(u64),
     RulesLost,
+    Successor,
     Timeout,
     Nothing,
 }

@@ -2,16 +2,18 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use midspan_split::{Ledger, Limits};
-use midspan_steer::{Counts, Tally};
+use midspan_steer::{Counts, FlowRecord, Slot, Tally};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::accounts::{Passed, PassedSnapshot, Treatment};
 use crate::config::{Config, Forward};
 use crate::counters::{Counters, Snapshot};
 use crate::observe::{Epoch, Measures, Observer};
@@ -25,6 +27,8 @@ pub(crate) enum Phase {
     Run,
     /// Take no new flows, and end when the last one has.
     Drain,
+    /// The same, and another relay has everything that is not the flows' own.
+    Retire,
     /// Reset all flows and end.
     Stop,
 }
@@ -47,6 +51,38 @@ pub(crate) struct Shared {
     pub(crate) ends: Vec<WorkerEnd>,
     /// Written to by each worker when it ends.
     pub(crate) ended: OwnedFd,
+    /// Workers whose place in the steering program's maps is theirs.
+    pub(crate) slots: AtomicUsize,
+    /// What passed of connections, by [`Treatment`].
+    passed: [Passed; Treatment::ALL.len()],
+}
+
+/// A worker's place in the steering program's maps, as long as it is its own.
+#[derive(Debug)]
+pub(crate) struct HeldSlot {
+    slot: Slot,
+    shared: Arc<Shared>,
+}
+
+impl HeldSlot {
+    pub(crate) fn new(slot: Slot, shared: Arc<Shared>) -> HeldSlot {
+        shared.slots.fetch_add(1, Ordering::AcqRel);
+        HeldSlot { slot, shared }
+    }
+}
+
+impl Deref for HeldSlot {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        &self.slot
+    }
+}
+
+impl Drop for HeldSlot {
+    fn drop(&mut self) {
+        self.shared.slots.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What one worker is seen and reached by.
@@ -101,6 +137,8 @@ impl Shared {
             phase: AtomicU8::new(Phase::Run as u8),
             ends,
             ended: flag()?,
+            slots: AtomicUsize::new(0),
+            passed: Default::default(),
         })
     }
 
@@ -112,6 +150,7 @@ impl Shared {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Run,
             1 => Phase::Drain,
+            2 => Phase::Retire,
             _ => Phase::Stop,
         }
     }
@@ -135,6 +174,11 @@ impl Shared {
         let now = self.epoch.instant.elapsed();
         let beat = |end: &WorkerEnd| Duration::from_nanos(end.beat.load(Ordering::Relaxed));
         self.ends.iter().map(move |end| now.saturating_sub(beat(end)))
+    }
+
+    /// Takes in what passed of a connection that has ended.
+    pub(crate) fn record(&self, record: &FlowRecord) {
+        self.passed[Treatment::of(record.verdict) as usize].add(record);
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -220,6 +264,11 @@ impl Monitor {
                 None
             }
         }
+    }
+
+    /// What passed of connections that were treated so, where BPF steers.
+    pub fn passed(&self, treatment: Treatment) -> PassedSnapshot {
+        self.0.passed[treatment as usize].snapshot()
     }
 
     /// Flows that may be open at one time: as configured, within what the descriptor limit allows.

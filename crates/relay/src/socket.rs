@@ -327,6 +327,11 @@ fn unknown(name: &str, error: io::Error) -> io::Error {
     )
 }
 
+/// Whom the client of a transparently accepted connection believes to be connected to.
+pub(crate) fn server_of(client_leg: impl AsFd) -> Option<SocketAddr> {
+    rustix::net::getsockname(client_leg).ok()?.try_into().ok()
+}
+
 /// A connection that a listener took.
 #[derive(Debug)]
 pub(crate) struct Accepted {

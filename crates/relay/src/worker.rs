@@ -25,7 +25,7 @@ use crate::interception::is_probe;
 use crate::opening::Opening;
 use crate::pool::Pool;
 use crate::proxy_protocol::Ends;
-use crate::shared::{Phase, Shared, lower};
+use crate::shared::{HeldSlot, Phase, Shared, lower};
 use crate::slab::{Key, Slab};
 use crate::socket::{self, Accepted, Family, Listener, NotAccepted, Place};
 
@@ -38,6 +38,11 @@ const REST: Duration = Duration::from_millis(10);
 /// How long a draining relay still takes connections: those whose handshake was under way when
 /// the rules that brought them were removed.
 const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
+/// The same for one that another relay has taken over from, which is in no hurry: enough for a SYN+ACK
+/// that is sent again.
+const RETIRING: Duration = Duration::from_secs(4);
+/// How long a server may take to answer before it counts as silent: enough for two more SYNs.
+const DOUBT: Duration = Duration::from_secs(3);
 
 /// How often a worker says that it lives; BPF believes it for half a second.
 const BEAT: Duration = Duration::from_millis(100);
@@ -101,7 +106,7 @@ pub(crate) struct Worker {
     epoll: OwnedFd,
     listeners: Vec<Listener>,
     /// The place among those that BPF steers to.
-    slot: Option<Slot>,
+    slot: Option<HeldSlot>,
     beat: Beat,
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
@@ -116,6 +121,8 @@ pub(crate) struct Worker {
     /// When connects are given up. All have the same time, so the first in is the first due.
     connects: VecDeque<(Instant, Key)>,
     greetings: Greetings,
+    /// When each of them has lasted so long that its server's answers may come by another way.
+    doubts: VecDeque<(Instant, Instant, Key)>,
     rounds: Option<Rounds>,
     /// When a draining worker closes its listeners.
     last_accept: Option<Instant>,
@@ -156,6 +163,7 @@ impl Worker {
             waiting: VecDeque::new(),
             connects: VecDeque::new(),
             greetings,
+            doubts: VecDeque::new(),
             rounds: Rounds::new(&config.limits.patience()),
             last_accept: None,
             shared,
@@ -172,7 +180,7 @@ impl Worker {
 
     /// Has BPF steer to it, as long as it says that it lives.
     pub(crate) fn set_slot(&mut self, slot: Slot) {
-        self.slot = Some(slot);
+        self.slot = Some(HeldSlot::new(slot, self.shared.clone()));
     }
 
     /// Runs until the relay stops, or drains and the last flow has ended.
@@ -196,6 +204,7 @@ impl Worker {
             self.take_turns();
             self.give_up_connects();
             self.give_up_greetings();
+            self.voice_doubts();
             self.end_still_flows();
             self.rest_over();
             if self.is_done() {
@@ -206,6 +215,9 @@ impl Worker {
 
     /// Says that it lives, if it is time to or something has changed, and what it has room for.
     fn beat(&mut self) {
+        if self.shared.phase() >= Phase::Retire {
+            self.slot = None;
+        }
         let open = self.shared.phase() == Phase::Run && self.rest_until.is_none();
         let accepted = self.counters().accepted.get();
         let (now, beat) = (Instant::now(), self.beat);
@@ -437,7 +449,7 @@ impl Worker {
         let spliced = PerLeg::default();
         let story = Story { client, server, start, connected: None, spliced };
         match self.start(accepted, story, server_leg, forward, due) {
-            Ok(key) => self.connects.push_back((due, key)),
+            Ok(key) => self.await_connect(due, key),
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
                 self.release(subscriber(client.ip()));
@@ -560,7 +572,7 @@ impl Worker {
                 && let Some(flow) = self.flows.get_mut(key)
             {
                 flow.replace_server_leg(fd, server, due);
-                self.connects.push_back((due, key));
+                self.await_connect(due, key);
                 return;
             }
         }
@@ -604,6 +616,33 @@ impl Worker {
         }
     }
 
+    fn await_connect(&mut self, due: Instant, key: Key) {
+        self.connects.push_back((due, key));
+        if self.slot.is_some() {
+            self.doubts.push_back((Instant::now() + DOUBT, due, key));
+        }
+    }
+
+    /// Has new connections to a server pass that has not answered for long: they show whether its
+    /// answers come by another way than through here.
+    fn voice_doubts(&mut self) {
+        let mut now = None;
+        while let Some(&(at, due, key)) = self.doubts.front() {
+            let connecting = self.flows.get_mut(key).filter(|flow| flow.is_due(due));
+            let server = connecting.and_then(|flow| socket::server_of(flow.fd(Leg::Client)));
+            if server.is_some() && *now.get_or_insert_with(Instant::now) < at {
+                break;
+            }
+            self.doubts.pop_front();
+            if let (Some(server), Some(slot)) = (server, &self.slot) {
+                self.counters().doubts.add(1);
+                if let Err(error) = slot.doubt(server.ip()) {
+                    tracing::debug!(%error, "a silent server's prefix could not be passed");
+                }
+            }
+        }
+    }
+
     /// Goes on with a round that is due: resets flows in which nothing has moved for too long.
     fn end_still_flows(&mut self) {
         let Some(rounds) = &mut self.rounds else { return };
@@ -642,11 +681,12 @@ impl Worker {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
         let connect = self.connects.front().map(|&(due, _)| due);
+        let doubt = self.doubts.front().map(|&(at, ..)| at);
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
         let beat = Some(self.beat.due);
         let greeting = self.greetings.next_due();
         let round = self.rounds.as_ref().map(|rounds| rounds.due);
-        let due = [connect, self.rest_until, last_accept, beat, round, greeting]
+        let due = [connect, doubt, self.rest_until, last_accept, beat, round, greeting]
             .into_iter()
             .flatten()
             .min()?;
@@ -659,9 +699,11 @@ impl Worker {
     fn is_done(&mut self) -> bool {
         match self.shared.phase() {
             Phase::Run => false,
-            Phase::Drain => {
+            Phase::Drain | Phase::Retire => {
                 let now = Instant::now();
-                if now >= *self.last_accept.get_or_insert(now + LAST_HANDSHAKES) {
+                let last =
+                    if self.shared.phase() == Phase::Retire { RETIRING } else { LAST_HANDSHAKES };
+                if now >= *self.last_accept.get_or_insert(now + last) {
                     self.close_listeners();
                 }
                 self.listeners.is_empty() && self.flows.len() == 0 && self.greetings.len() == 0

@@ -6,6 +6,9 @@
 #include "packet.h"
 
 #define SECOND 1000000000ull
+/* What a remembered opening says holds for so long: a SYN is sent again for two minutes (Linux, six
+ * times), and a former connection is in TIME-WAIT for one. */
+#define MEMORY (180 * SECOND)
 /* Workers asked before a connection is passed. */
 #define TRIES 4
 
@@ -110,16 +113,43 @@ static __always_inline bool within_rate(const struct settings *set, struct addre
 	return true;
 }
 
-/* Everything that does not depend on the relay's state. */
+/* The prefix whose way back is taken to be the same: a /24, or a /48 of IPv6, which are the longest
+ * that networks announce to each other. */
+static __always_inline struct address route_of(const struct address *server)
+{
+	struct address prefix = *server;
+
+	if (!server->word[0] && !server->word[1] && server->word[2] == bpf_htonl(0xffff)) {
+		prefix.word[3] &= bpf_htonl(0xffffff00);
+	} else {
+		prefix.word[1] &= bpf_htonl(0xffff0000);
+		prefix.word[2] = prefix.word[3] = 0;
+	}
+	return prefix;
+}
+
+static __always_inline bool returns_elsewhere(const struct address *server, __u64 now)
+{
+	struct address prefix = route_of(server);
+	struct route *route = bpf_map_lookup_elem(&routes, &prefix);
+
+	return route && now < route->until_ns;
+}
+
+/* Everything that does not depend on the relay's state. `*bank` is the relay's whose turn it is. */
 static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struct settings *set,
-					      const struct packet *packet, __u64 hashed)
+					      const struct packet *packet, __u64 hashed, __u64 now,
+					      __u32 *bank)
 {
 	enum choice client = choice_of(&clients, &packet->source);
 
+	*bank = set->bank;
 	if (client == PASS)
 		return PASS_CLIENT;
-	if (client == SPLIT_ALWAYS)
+	if (client >= SPLIT_ALWAYS) {
+		*bank = client - SPLIT_ALWAYS;
 		return SPLIT;
+	}
 	if (choice_of(&servers, &packet->destination) == PASS)
 		return PASS_SERVER;
 	if (!port_listed(packet->destination_port))
@@ -128,6 +158,8 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 		return PASS_DSCP;
 	if (!forwards(skb, packet))
 		return PASS_LOCAL;
+	if (returns_elsewhere(&packet->destination, now))
+		return PASS_ASYMMETRIC;
 	/* The upper half chooses the worker. */
 	if ((__u32)hashed % 1000 < set->holdout)
 		return PASS_HOLDOUT;
@@ -153,12 +185,15 @@ static __always_inline bool has_room(struct bpf_sock *listener, const struct wor
 
 /* The listener of the worker that the connection falls to, or of the next that is alive and has
  * room. To be released. */
-static __always_inline struct bpf_sock *choose(const struct settings *set, bool v6, __u32 hashed,
-					       __u64 now, __u32 *index, enum verdict *verdict)
+static __always_inline struct bpf_sock *choose(const struct settings *set, __u32 bank, bool v6,
+					       __u32 hashed, __u64 now, __u32 *index,
+					       enum verdict *verdict)
 {
+	__u32 all = bank ? set->workers[1] : set->workers[0];
+
 	*verdict = PASS_NO_RELAY;
-	for (__u32 try = 0; try < TRIES && try < set->workers; try++) {
-		__u32 slot = set->bank % BANKS * WORKERS + (hashed + try) % set->workers % WORKERS;
+	for (__u32 try = 0; try < TRIES && try < all; try++) {
+		__u32 slot = bank % BANKS * WORKERS + (hashed + try) % all % WORKERS;
 		struct worker *worker = bpf_map_lookup_elem(&workers, &slot);
 		struct bpf_sock *listener;
 

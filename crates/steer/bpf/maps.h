@@ -70,6 +70,27 @@ struct {
 	__type(value, __u8);
 } full_clients SEC(".maps");
 
+/* Connections that both sides have agreed to. Only ended ones leave it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, FLOWS);
+	__type(key, struct connection);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, RECORDS);
+} records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, ROUTES);
+	__type(key, struct address);
+	__type(value, struct route);
+} routes SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, VERDICTS);

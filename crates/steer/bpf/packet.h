@@ -20,6 +20,8 @@ struct packet {
 	__u8 dscp;
 	__u8 flags;     /* of TCP */
 	__u32 sequence;
+	__u32 acknowledgement;
+	__u32 payload;  /* bytes; of several segments if the kernel has merged them */
 	__u32 end;      /* where the IP packet ends; 0 if its length field cannot say */
 	struct address source;
 	struct address destination;
@@ -216,8 +218,13 @@ static __always_inline struct packet parse(struct __sk_buff *skb)
 	packet.source_port = tcp.source;
 	packet.destination_port = tcp.destination;
 	packet.sequence = bpf_ntohl(tcp.sequence);
+	packet.acknowledgement = bpf_ntohl(tcp.acknowledgement);
 	packet.flags = tcp.flags;
 	offset += (tcp.offset >> 4) * 4;
+	if (!packet.end)
+		packet.payload = skb->gso_segs * skb->gso_size;
+	else if (packet.end > offset)
+		packet.payload = packet.end - offset;
 	/* What the stack would drop must not be remembered. */
 	if (opens(&packet) && !is_whole(skb, &packet, offset))
 		packet.kind = OTHER;

@@ -15,6 +15,12 @@
 #define CLIENTS 65536
 /* Prefixes in each policy. */
 #define PREFIXES 16384
+/* Established connections that are accounted for at a time. */
+#define FLOWS 131072
+/* Bytes of ended ones' records that may wait for user space. */
+#define RECORDS (1 << 20)
+/* Prefixes of servers whose return path is in doubt. */
+#define ROUTES 4096
 
 /* An IP address; IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2). */
 struct address {
@@ -30,7 +36,7 @@ struct prefix {
 enum choice {
 	PASS,
 	SPLIT_BY_POLICY, /* if nothing else speaks against it */
-	SPLIT_ALWAYS,    /* a connection of the relay's own */
+	SPLIT_ALWAYS,    /* a connection of the relay's own; plus the relay's bank */
 };
 
 /* A connection, named from the client's side whichever way a packet goes. */
@@ -55,6 +61,7 @@ enum verdict {
 	PASS_FULL,        /* the relay's limits, or its queues, are full */
 	PASS_CLIENT_FULL, /* the client has as many as it may */
 	PASS_RATE,        /* the client opens too many */
+	PASS_ASYMMETRIC,  /* what the server answers may not come by here */
 	PASS_UNREACHED,   /* steered before, but never reached the listener */
 	PASS_AGAIN,       /* an opening that was passed before, sent again */
 	/* Packets. */
@@ -63,14 +70,63 @@ enum verdict {
 	NOT_STEERED,      /* of a connection that is split, but the kernel refused */
 	FRAGMENT,         /* of TCP, passed */
 	REOPENED,         /* openings given to what a former connection left in TIME-WAIT */
+	ASYMMETRIC,       /* prefixes of servers found to answer by another way */
+	/* Accounts. */
+	UNACCOUNTED,      /* connections that there was no room to account for */
+	RECORD_LOST,      /* ended ones whose record user space was too slow to take */
 	VERDICTS,
 };
 
 struct opening {
 	__u64 at_ns;
 	__u32 sequence;
+	__u32 answer;     /* what the server began its own sequence numbers after */
+	__u32 listener;
 	__u16 verdict;
-	__u16 listener;
+	__u16 stage;      /* enum stage */
+};
+
+/* How far an opening has come. */
+enum stage {
+	ASKED,            /* the client's SYN was seen */
+	ANSWERED,         /* the server's too */
+	ACCOUNTED,        /* it is a connection, and in `flows`, or was */
+};
+
+/* One direction of a connection. */
+struct course {
+	__u64 bytes;      /* of payload, each once however often it was sent */
+	__u64 first_ns;   /* when the first of them passed; 0 if none has */
+	__u64 last_ns;    /* when the last one did that had not before */
+	__u32 next;       /* the sequence number to come */
+	__u32 finished;   /* whether its FIN has passed */
+};
+
+/* How a connection ended. */
+enum ending {
+	OPEN,             /* it has not */
+	FINISHED,         /* both sides' FINs have passed */
+	RESET_BY_CLIENT,
+	RESET_BY_SERVER,
+	IDLE,             /* user space has given it up */
+	REPLACED,         /* another one with the same addresses and ports was opened */
+};
+
+/* An established connection, and the record of an ended one. */
+struct flow {
+	struct connection connection;
+	__u32 unused;
+	__u64 start_ns;   /* of its SYN */
+	__u64 end_ns;     /* of the packet that ended it */
+	struct course up; /* from the client */
+	struct course down;
+	__u32 verdict;
+	__u32 ending;
+};
+
+/* What is known of the way back from a prefix of servers. */
+struct route {
+	__u64 until_ns;   /* connections to it are passed so long */
 };
 
 struct worker {
@@ -88,11 +144,12 @@ struct settings {
 	__u64 pass_dscp;  /* a bit per code point */
 	__u64 patience_ns; /* age of a heartbeat at which its worker counts as dead */
 	__u32 bank;       /* the relay that takes new connections */
-	__u32 workers;    /* of that relay */
+	__u32 workers[BANKS]; /* of each relay */
 	__u32 mark;       /* for packets to be delivered on this host */
 	__u32 holdout;    /* per mille of new connections */
 	__u32 seed;       /* of the choice of these */
 	__u32 half_open;  /* per listener */
 	__u32 syn_rate;   /* new connections per second and client; 0 is no limit */
 	__u32 syn_burst;
+	__u32 unused;
 };

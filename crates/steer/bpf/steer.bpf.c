@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* Gives the packets of split connections to the relay's sockets, and new connections to its
  * listeners, at the ingress of every link. Whatever is in doubt goes on as if this were not here. */
-#include "decide.h"
+#include "account.h"
 
-/* What a remembered opening says holds for so long: a SYN is sent again for two minutes (Linux, six
- * times), and a former connection is in TIME-WAIT for one. */
-#define MEMORY (180 * SECOND)
 /* A SYN that comes again so soon is a duplicate, not a retransmission: one takes a second
  * (RFC 6298, 2.1). */
 #define DUPLICATE (SECOND / 5)
@@ -20,16 +17,6 @@ static __always_inline bool give(struct __sk_buff *skb, const struct settings *s
 	}
 	skb->mark = set->mark;
 	return true;
-}
-
-static __always_inline struct connection connection_of(const struct packet *packet)
-{
-	return (struct connection){
-		.client = packet->source,
-		.server = packet->destination,
-		.client_port = packet->source_port,
-		.server_port = packet->destination_port,
-	};
 }
 
 /* The verdict that a retransmitted SYN must have, so that it is the same as the first one's: what
@@ -54,21 +41,22 @@ static __always_inline enum verdict verdict_again(struct opening *opening,
 static __always_inline void open(struct __sk_buff *skb, const struct settings *set,
 				 const struct packet *packet, struct bpf_sock *former)
 {
-	struct connection connection = connection_of(packet);
+	struct connection connection = connection_from_client(packet);
 	__u64 now = bpf_ktime_get_ns();
 	__u64 hashed = hash(&connection, set->seed);
 	struct opening opening = { .at_ns = now, .sequence = packet->sequence };
 	struct bpf_sock *listener = NULL;
 	struct address client;
 	enum verdict verdict;
-	__u32 index = 0;
+	__u32 index = 0, bank;
+	struct flow *before;
 
 	verdict = verdict_again(bpf_map_lookup_elem(&openings, &connection), packet, now);
 	if (verdict != VERDICTS) {
 		count(verdict);
 		return;
 	}
-	verdict = policy_of(skb, set, packet, hashed);
+	verdict = policy_of(skb, set, packet, hashed, now, &bank);
 	/* Neither is the relay's business, nor worth remembering: the link of a VLAN may see it otherwise
 	 * than the one below it. */
 	if (verdict == PASS_CLIENT || verdict == PASS_LOCAL) {
@@ -81,9 +69,15 @@ static __always_inline void open(struct __sk_buff *skb, const struct settings *s
 	if (verdict == SPLIT && !within_rate(set, client, now))
 		verdict = PASS_RATE;
 	if (verdict == SPLIT) {
-		listener = choose(set, packet->version == 6, hashed >> 32, now, &index, &verdict);
+		listener = choose(set, bank, packet->version == 6, hashed >> 32, now, &index, &verdict);
 		if (listener)
 			verdict = SPLIT;
+	}
+	/* Its end was not seen. */
+	before = bpf_map_lookup_elem(&flows, &connection);
+	if (before) {
+		close(before, REPLACED, now);
+		bpf_map_delete_elem(&flows, &connection);
 	}
 	/* Before the packet reaches the stack, which asks for it (see `reopen`). */
 	opening.verdict = verdict;
@@ -107,11 +101,27 @@ static __always_inline void open(struct __sk_buff *skb, const struct settings *s
  * in TIME-WAIT. */
 static __always_inline bool passed_since(const struct packet *packet)
 {
-	struct connection connection = connection_of(packet);
+	struct connection connection = connection_from_client(packet);
 	struct opening *opening = bpf_map_lookup_elem(&openings, &connection);
 
 	return opening && opening->verdict != SPLIT &&
 	       bpf_ktime_get_ns() - opening->at_ns < MEMORY;
+}
+
+/* Whether both sides have agreed to the connection. */
+static __always_inline bool is_established(const struct bpf_sock *socket)
+{
+	switch (socket->state) {
+	case BPF_TCP_ESTABLISHED:
+	case BPF_TCP_FIN_WAIT1:
+	case BPF_TCP_FIN_WAIT2:
+	case BPF_TCP_CLOSE_WAIT:
+	case BPF_TCP_LAST_ACK:
+	case BPF_TCP_CLOSING:
+		return true;
+	default:
+		return false;
+	}
 }
 
 SEC("tcx/ingress")
@@ -121,6 +131,7 @@ int steer(struct __sk_buff *skb)
 	struct settings *set;
 	struct bpf_sock *socket;
 	__u32 zero = 0;
+	bool former;
 
 	set = bpf_map_lookup_elem(&settings, &zero);
 	/* Seen already, on the link that a VLAN's link stands on; or a frame for another host. */
@@ -146,17 +157,16 @@ int steer(struct __sk_buff *skb)
 		}
 		return GO_ON;
 	}
-	if (!socket) {
-		if (opens(&packet))
-			open(skb, set, &packet, NULL);
-		return GO_ON;
-	}
-	if (socket->state == BPF_TCP_TIME_WAIT && opens(&packet))
+	former = socket && socket->state == BPF_TCP_TIME_WAIT;
+	if (opens(&packet) && (!socket || former)) {
 		open(skb, set, &packet, socket);
-	else if (socket->state != BPF_TCP_TIME_WAIT || !passed_since(&packet))
-		if (give(skb, set, socket))
+	} else {
+		account(&packet, socket && is_established(socket));
+		if (socket && (!former || !passed_since(&packet)) && give(skb, set, socket))
 			count(STEERED);
-	bpf_sk_release(socket);
+	}
+	if (socket)
+		bpf_sk_release(socket);
 	return GO_ON;
 }
 

@@ -3,10 +3,13 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::ptr::{self, NonNull};
 
 use libbpf_rs::libbpf_sys::bpf_program__attach_tcx;
 use libbpf_rs::{AsRawLibbpf, Link, ProgramMut, TC_INGRESS, TcHook, TcHookBuilder};
+
+use crate::steering::hold;
 
 /// The filter's place, which tells it from anybody else's. A relay that was killed leaves its filter
 /// behind, without a listener to steer to, and the next one replaces it.
@@ -19,18 +22,34 @@ pub(crate) enum Attachment {
     #[expect(dead_code, reason = "held for its end")]
     Tcx(Link),
     Filter(TcHook),
+    /// Somebody else's now.
+    Left,
 }
 
 impl Attachment {
-    /// Attaches `program` at the ingress of interface `index`.
-    pub(crate) fn new(program: &ProgramMut<'_>, index: u32) -> io::Result<Attachment> {
-        match tcx(program, index) {
+    /// Attaches `program` at the ingress of interface `index`, in the place of the one that is pinned
+    /// there, or else pinned there. A filter holds by itself.
+    pub(crate) fn new(
+        program: &ProgramMut<'_>,
+        index: u32,
+        pin: Option<&Path>,
+    ) -> io::Result<Attachment> {
+        match hold(pin, index, program, || tcx(program, index)) {
             Ok(link) => Ok(Attachment::Tcx(link)),
             // A kernel that does not know tcx refuses the kind of link.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 filter(program, index).map(Attachment::Filter).map_err(io::Error::other)
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Leaves it to another process.
+    pub(crate) fn leave(&mut self) {
+        let held = std::mem::replace(self, Attachment::Left);
+        // A link is held by its pin, a filter by not being removed.
+        if matches!(held, Attachment::Filter(_)) {
+            std::mem::forget(held);
         }
     }
 }

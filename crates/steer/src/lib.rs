@@ -5,15 +5,28 @@
 //! room, and says so often enough. In every other case the packet goes on as if no relay were there.
 //!
 //! What user space does is here: [`Steering`] loads the program and attaches it, [`Slot`] is what a
-//! worker keeps alive, and [`Policy`] says what is to be split. The program and its maps belong to
-//! the process that loaded them: when it ends, however it ends, the kernel removes them.
+//! worker keeps alive, [`Policy`] says what is to be split, and [`Accounts`] tells what passed. The
+//! program and its maps belong to the process that loaded them, and go with it, however it ends; or they
+//! are [pinned](Options::pin), and the next relay takes them over.
 
+mod account;
 mod attach;
+mod error;
+mod pins;
 mod policy;
 mod record;
+mod slot;
 mod steering;
 mod verdict;
 
+pub use account::{Accounts, AccountsSource, Course, Ending, FlowRecord};
+pub use error::Error;
 pub use policy::{Choice, Policy};
-pub use steering::{Error, LISTENERS_PER_SLOT, Slot, Steering, Tally, WORKERS};
+pub use slot::{Slot, Tally};
+pub use steering::{Options, Steering};
 pub use verdict::{Counts, Verdict};
+
+/// Workers that a relay may have.
+pub const WORKERS: u32 = 64;
+/// One for IPv4 and one for IPv6.
+pub const LISTENERS_PER_SLOT: u32 = 2;

@@ -4,139 +4,138 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramMut, set_print,
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
+    set_print,
 };
-use midspan_observe::subscriber;
 use midspan_sys::netns::Netns;
 
+use crate::account::AccountsSource;
 use crate::attach::Attachment;
+use crate::error::{Error, io_error};
+use crate::pins::{Pins, open_link};
 use crate::policy::{Policy, SPLIT_ALWAYS};
-use crate::record::{self, Settings, Worker};
-use crate::verdict::{Counts, Verdict};
-
-/// Workers that a relay may have.
-pub const WORKERS: u32 = 64;
-/// One for IPv4 and one for IPv6.
-pub const LISTENERS_PER_SLOT: u32 = 2;
+use crate::record::{self, BANKS, Settings};
+use crate::slot::{Slot, Tally};
+use crate::{LISTENERS_PER_SLOT, WORKERS};
 
 /// Age of a worker's last beat at which it counts as dead.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o"));
 
-/// Why connections cannot be steered.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The kernel did not take the program.
-    #[error(
-        "the steering program cannot be loaded: {0} (it takes Linux 6.1 with BTF, CAP_BPF and CAP_NET_ADMIN)"
-    )]
-    Load(#[source] io::Error),
-    /// A link refused the program.
-    #[error("the steering program cannot be attached to {interface}: {error}")]
-    Attach {
-        /// The link's name.
-        interface: String,
-        /// What the kernel says.
-        error: io::Error,
-    },
-    /// A map refused an entry.
-    #[error("the steering program's map `{map}` cannot be written: {error}")]
-    Map {
-        /// Its name.
-        map: &'static str,
-        /// What the kernel says.
-        error: io::Error,
-    },
-    /// More workers than there are places for.
-    #[error("{0} workers are more than the {WORKERS} that can be steered to")]
-    TooManyWorkers(usize),
+/// What a relay is, to the program.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How many workers it has.
+    pub workers: usize,
+    /// Packets to be delivered on this host get this firewall mark.
+    pub mark: u32,
+    /// Whether program and maps are pinned in the BPF file system, and taken over from there if
+    /// another relay of this network namespace has left them or still uses them.
+    pub pin: bool,
 }
 
-/// The program, loaded, and attached where it was told to be. Dropping this detaches it; packets go on
-/// then as if it had never been.
+/// The program, loaded, and attached where it was told to be. Dropping this detaches it, unless it was
+/// [left](Steering::leave) to another relay; packets go on then as if it had never been.
 #[derive(Debug)]
 pub struct Steering {
     /// By the interface's index.
     attachments: BTreeMap<u32, Attachment>,
     reopen: Option<Link>,
-    maps: Maps,
     object: Object,
-}
-
-#[derive(Debug)]
-struct Maps {
-    settings: MapHandle,
-    workers: MapHandle,
-    listeners: MapHandle,
-    full_clients: MapHandle,
-    counts: MapHandle,
+    pins: Option<Pins>,
+    /// This relay's place among those that share the maps.
+    bank: u32,
+    options: Options,
+    /// Whether the maps are another relay's, of before.
+    adopted: bool,
+    left: bool,
 }
 
 impl Steering {
-    /// Loads the program with this policy. It acts on nothing until it is attached, and splits
-    /// nothing until a [`Slot`] is open. Packets to be delivered on this host get `mark`.
+    /// Loads the program. It acts on nothing until it is attached, and gives this relay nothing but
+    /// the connections of [`Steering::set_probe`] until it [takes over](Steering::take_over).
     ///
     /// # Errors
     /// When the kernel or the user's rights do not suffice.
-    pub fn load(policy: &Policy, workers: usize, mark: u32) -> Result<Steering, Error> {
-        let workers = match u32::try_from(workers) {
+    pub fn load(options: Options) -> Result<Steering, Error> {
+        let workers = match u32::try_from(options.workers) {
             Ok(number) if number <= WORKERS => number,
-            _ => return Err(Error::TooManyWorkers(workers)),
+            _ => return Err(Error::TooManyWorkers(options.workers)),
         };
         set_print(Some((PrintLevel::Debug, |_, said| {
             tracing::trace!("libbpf: {}", said.trim_end());
         })));
-        let load = || ObjectBuilder::default().open_memory(OBJECT)?.load();
-        let object = load().map_err(|error| Error::Load(io_error(&error)))?;
-        let maps = Maps {
-            settings: map(&object, "settings")?,
-            workers: map(&object, "workers")?,
-            listeners: map(&object, "listeners")?,
-            full_clients: map(&object, "full_clients")?,
-            counts: map(&object, "counts")?,
-        };
-        let (syn_rate, syn_burst) = policy.syn_rate.unwrap_or_default();
-        let settings = Settings {
-            pass_dscp: policy.dscp_word(),
-            patience_ns: PATIENCE.as_nanos() as u64,
-            bank: 0,
-            workers,
-            mark,
-            holdout: policy.holdout_per_mille,
-            seed: std::process::id(),
-            half_open: policy.half_open,
-            syn_rate,
-            syn_burst,
-        };
-        let steering = Steering { attachments: BTreeMap::new(), reopen: None, maps, object };
-        steering.write_policy(policy)?;
-        put(&steering.maps.settings, "settings", &0u32.to_ne_bytes(), &settings.to_bytes())?;
-        Ok(steering)
+        let failed = |error: libbpf_rs::Error| Error::Load(io_error(&error));
+        let mut object = ObjectBuilder::default().open_memory(OBJECT).map_err(failed)?;
+        let pins = if options.pin { Some(Pins::here()?) } else { None };
+        if let Some(pins) = &pins {
+            pin_maps(&mut object, pins).map_err(failed)?;
+        }
+        let object = object.load().map_err(failed)?;
+        let settings = map(&object, "settings")?;
+        let before = settings.lookup(&ONLY, MapFlags::ANY).map_err(failed)?;
+        let before = before.as_deref().and_then(Settings::from_bytes).unwrap_or_default();
+        let adopted = before.workers != [0; BANKS];
+        let bank = if adopted { (before.bank + 1) % BANKS as u32 } else { 0 };
+        // The other relay's are left as they are.
+        let mut shared = before;
+        shared.workers[bank as usize] = workers;
+        shared.patience_ns = PATIENCE.as_nanos() as u64;
+        shared.half_open = shared.half_open.max(1);
+        if !adopted {
+            shared.mark = options.mark;
+            shared.seed = std::process::id();
+        }
+        put(&settings, "settings", &ONLY, &shared.to_bytes())?;
+        Ok(Steering {
+            attachments: BTreeMap::new(),
+            reopen: None,
+            object,
+            pins,
+            bank,
+            options,
+            adopted,
+            left: false,
+        })
     }
 
-    /// Attaches the program at the ingress of an interface, if it is not yet.
+    /// Whether it goes on with what another relay has left pinned, or still uses.
+    pub fn is_adopted(&self) -> bool {
+        self.adopted
+    }
+
+    /// Attaches the program at the ingress of an interface, if it is not yet, for as long as
+    /// this lives, or until `lasting` if it is pinned.
     ///
     /// # Errors
     /// When the link refuses it.
-    pub fn attach(&mut self, index: u32, name: &str) -> Result<(), Error> {
+    pub fn attach(&mut self, index: u32, name: &str, lasting: bool) -> Result<(), Error> {
         let failed = |error: io::Error| Error::Attach { interface: name.to_owned(), error };
         if self.reopen.is_none() {
-            let here = Netns::current().map_err(failed)?;
-            let link = self.program("reopen").and_then(|program| {
-                program.attach_netns(here.as_fd().as_raw_fd()).map_err(|error| io_error(&error))
-            });
-            self.reopen = Some(link.map_err(failed)?);
+            self.reopen = Some(self.attach_reopen().map_err(failed)?);
         }
         if !self.attachments.contains_key(&index) {
             let program = self.program("steer").map_err(failed)?;
-            let attachment = Attachment::new(&program, index).map_err(failed)?;
+            let pin = self.pins.as_ref().filter(|_| lasting).map(|pins| pins.link(index));
+            let attachment = Attachment::new(&program, index, pin.as_deref()).map_err(failed)?;
             self.attachments.insert(index, attachment);
         }
         Ok(())
+    }
+
+    fn attach_reopen(&self) -> io::Result<Link> {
+        let here = Netns::current()?;
+        let program = self.program("reopen")?;
+        let pin = self.pins.as_ref().map(Pins::reopen);
+        let inode = here.inode()? as u32;
+        hold(pin.as_deref(), inode, &program, || {
+            program.attach_netns(here.as_fd().as_raw_fd()).map_err(|error| io_error(&error))
+        })
     }
 
     /// Forgets the attachments to interfaces that are not among these any more.
@@ -155,17 +154,20 @@ impl Steering {
         listeners: [Option<BorrowedFd<'_>>; LISTENERS_PER_SLOT as usize],
     ) -> Result<Slot, Error> {
         let index = u32::try_from(worker).ok().filter(|index| *index < WORKERS);
-        let index = index.ok_or(Error::TooManyWorkers(worker))?;
+        let index = self.bank * WORKERS + index.ok_or(Error::TooManyWorkers(worker))?;
+        let map_of_listeners = self.map("listeners")?;
         for (family, listener) in (0..).zip(listeners) {
-            if let Some(listener) = listener {
-                let key: u32 = index * LISTENERS_PER_SLOT + family;
-                let fd = listener.as_raw_fd() as u64;
-                put(&self.maps.listeners, "listeners", &key.to_ne_bytes(), &fd.to_ne_bytes())?;
+            let key = (index * LISTENERS_PER_SLOT + family).to_ne_bytes();
+            match listener.map(|listener| listener.as_raw_fd() as u64) {
+                Some(fd) => put(&map_of_listeners, "listeners", &key, &fd.to_ne_bytes())?,
+                // Another relay's, that has had this place before.
+                None => drop(map_of_listeners.delete(&key)),
             }
         }
         Ok(Slot {
-            workers: clone(&self.maps.workers, "workers")?,
-            full_clients: clone(&self.maps.full_clients, "full_clients")?,
+            workers: self.map("workers")?,
+            full_clients: self.map("full_clients")?,
+            routes: self.map("routes")?,
             index,
         })
     }
@@ -175,103 +177,158 @@ impl Steering {
     /// # Errors
     /// When the process has no descriptor left.
     pub fn tally(&self) -> Result<Tally, Error> {
-        Ok(Tally { counts: clone(&self.maps.counts, "counts")? })
+        Ok(Tally { counts: self.map("counts")? })
     }
 
-    fn write_policy(&self, policy: &Policy) -> Result<(), Error> {
-        for (name, prefixes) in
-            [("clients", policy.clients.clone()), ("servers", policy.all_servers())]
-        {
-            let map = map(&self.object, name)?;
-            for (prefix, choice) in prefixes {
-                put(&map, name, &record::prefix(prefix), &[choice.to_byte()])?;
-            }
+    /// What tells of ended connections. Only one relay at a time may take it.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn accounts(&self) -> Result<AccountsSource, Error> {
+        Ok(AccountsSource { records: self.map("records")?, flows: self.map("flows")? })
+    }
+
+    /// Has new connections come to this relay, by this policy, and no longer to another.
+    ///
+    /// # Errors
+    /// When a map does not take the policy.
+    pub fn take_over(&mut self, policy: &Policy) -> Result<(), Error> {
+        // Whom the other relay had counted as full.
+        let full = self.map("full_clients")?;
+        for client in full.keys().collect::<Vec<_>>() {
+            let _ = full.delete(&client);
         }
-        let ports = map(&self.object, "ports")?;
-        for (index, word) in (0u32..).zip(policy.port_words()) {
-            put(&ports, "ports", &index.to_ne_bytes(), &word.to_ne_bytes())?;
+        self.set_policy(policy)?;
+        if let Some(pins) = &self.pins {
+            pins.remove_others();
         }
         Ok(())
     }
 
-    /// Has all connections of a client split whatever the policy, to prove that they arrive, or
-    /// not any more.
+    /// Changes what is split, for new connections.
+    ///
+    /// # Errors
+    /// When a map does not take the policy.
+    pub fn set_policy(&mut self, policy: &Policy) -> Result<(), Error> {
+        self.write_prefixes("clients", policy.clients.clone())?;
+        self.write_prefixes("servers", policy.all_servers())?;
+        let ports = self.map("ports")?;
+        for (index, word) in (0u32..).zip(policy.port_words()) {
+            put(&ports, "ports", &index.to_ne_bytes(), &word.to_ne_bytes())?;
+        }
+        let settings = self.map("settings")?;
+        let before = settings.lookup(&ONLY, MapFlags::ANY);
+        let before =
+            before.map_err(|error| Error::Map { map: "settings", error: io_error(&error) })?;
+        let before = before.as_deref().and_then(Settings::from_bytes).unwrap_or_default();
+        let (syn_rate, syn_burst) = policy.syn_rate.unwrap_or_default();
+        let now = Settings {
+            pass_dscp: policy.dscp_word(),
+            bank: self.bank,
+            mark: self.options.mark,
+            holdout: policy.holdout_per_mille,
+            half_open: policy.half_open,
+            syn_rate,
+            syn_burst,
+            ..before
+        };
+        put(&settings, "settings", &ONLY, &now.to_bytes())
+    }
+
+    /// Writes the prefixes of a policy, and removes those that are none any more.
+    fn write_prefixes(
+        &self,
+        name: &'static str,
+        prefixes: Vec<(ipnet::IpNet, crate::Choice)>,
+    ) -> Result<(), Error> {
+        let map = self.map(name)?;
+        let wanted: BTreeMap<Vec<u8>, u8> = prefixes
+            .into_iter()
+            .map(|(prefix, choice)| (record::prefix(prefix).to_vec(), choice.to_byte()))
+            .collect();
+        for (prefix, choice) in &wanted {
+            put(&map, name, prefix, &[*choice])?;
+        }
+        for other in map.keys().filter(|key| !wanted.contains_key(key)).collect::<Vec<_>>() {
+            let choice = map.lookup(&other, MapFlags::ANY).ok().flatten();
+            // A proof's, which goes by itself.
+            if choice.is_some_and(|choice| choice.first() < Some(&SPLIT_ALWAYS)) {
+                let _ = map.delete(&other);
+            }
+        }
+        Ok(())
+    }
+
+    /// Has all connections of a client come to this relay whatever the policy, to prove that they
+    /// arrive, or not any more.
     ///
     /// # Errors
     /// When the map is full, or the client was none.
     pub fn set_probe(&self, client: IpAddr, is_one: bool) -> Result<(), Error> {
-        let clients = map(&self.object, "clients")?;
+        let clients = self.map("clients")?;
         let key = record::prefix(client.into());
         match is_one {
-            true => put(&clients, "clients", &key, &[SPLIT_ALWAYS]),
+            true => put(&clients, "clients", &key, &[SPLIT_ALWAYS + self.bank as u8]),
             false => clients
                 .delete(&key)
                 .map_err(|error| Error::Map { map: "clients", error: io_error(&error) }),
         }
     }
 
+    /// Leaves program, maps and attachments to the relay that has taken them over.
+    pub fn leave(&mut self) {
+        self.left = true;
+        self.attachments.values_mut().for_each(Attachment::leave);
+    }
+
     fn program(&self, name: &str) -> io::Result<ProgramMut<'_>> {
         let missing = || io::Error::other(format!("the object has no program `{name}`"));
         self.object.progs_mut().find(|program| program.name() == name).ok_or_else(missing)
     }
-}
 
-/// A worker's place among those that new connections go to. It must [beat](Slot::beat) several times
-/// within half a second, or counts as dead.
-#[derive(Debug)]
-pub struct Slot {
-    workers: MapHandle,
-    full_clients: MapHandle,
-    index: u32,
-}
-
-impl Slot {
-    /// Says that the worker is alive, whether it takes new connections, and how many it has room for.
-    ///
-    /// # Errors
-    /// When the kernel refuses, which it has no reason to.
-    pub fn beat(&self, open: bool, room: u32) -> io::Result<()> {
-        let worker = Worker { beat_ns: monotonic_ns(), room, open };
-        self.workers
-            .update(&self.index.to_ne_bytes(), &worker.to_bytes(), MapFlags::ANY)
-            .map_err(|error| io_error(&error))
-    }
-
-    /// Says whether a client has as many connections as it may, so that further ones are passed.
-    ///
-    /// # Errors
-    /// When more clients are at their limit than the map has room for.
-    pub fn set_full(&self, client: IpAddr, full: bool) -> io::Result<()> {
-        let key = record::address(subscriber(client));
-        let result = match full {
-            true => self.full_clients.update(&key, &[1], MapFlags::ANY),
-            false => self.full_clients.delete(&key),
-        };
-        result.map_err(|error| io_error(&error))
+    fn map(&self, name: &'static str) -> Result<MapHandle, Error> {
+        map(&self.object, name)
     }
 }
 
-/// The counts of verdicts, for who only reads them.
-#[derive(Debug)]
-pub struct Tally {
-    counts: MapHandle,
-}
-
-impl Tally {
-    /// How often each verdict was given so far.
-    ///
-    /// # Errors
-    /// When the kernel does not say.
-    pub fn read(&self) -> io::Result<Counts> {
-        let mut counts = [0; Verdict::ALL.len()];
-        for (verdict, count) in Verdict::ALL.iter().zip(&mut counts) {
-            let key = (*verdict as u32).to_ne_bytes();
-            let found = self.counts.lookup_percpu(&key, MapFlags::ANY);
-            let of_processors = found.map_err(|error| io_error(&error))?.unwrap_or_default();
-            *count = of_processors.iter().map(|bytes| word(bytes)).sum();
+impl Drop for Steering {
+    fn drop(&mut self) {
+        if let Some(pins) = &self.pins
+            && !self.left
+        {
+            pins.remove();
         }
-        Ok(Counts(counts))
     }
+}
+
+/// The key of the one entry of a map.
+const ONLY: [u8; 4] = [0; 4];
+
+fn pin_maps(object: &mut OpenObject, pins: &Pins) -> libbpf_rs::Result<()> {
+    for mut map in object.maps_mut() {
+        let path = pins.map(&map.name().to_string_lossy());
+        map.set_pin_path(path)?;
+    }
+    Ok(())
+}
+
+/// A link that holds `program` in its place: the one that is pinned there, whose program is exchanged
+/// without a gap, or else one that `attach` makes, pinned then. `place` is what the link is at.
+pub(crate) fn hold(
+    pin: Option<&Path>,
+    place: u32,
+    program: &ProgramMut<'_>,
+    attach: impl FnOnce() -> io::Result<Link>,
+) -> io::Result<Link> {
+    if let Some(mut link) = pin.and_then(|pin| open_link(pin, place)) {
+        link.update_prog(program).map_err(|error| io_error(&error))?;
+        return Ok(link);
+    }
+    let mut link = attach()?;
+    if let Some(pin) = pin {
+        link.pin(pin).map_err(|error| io_error(&error))?;
+    }
+    Ok(link)
 }
 
 fn map(object: &Object, name: &'static str) -> Result<MapHandle, Error> {
@@ -281,44 +338,9 @@ fn map(object: &Object, name: &'static str) -> Result<MapHandle, Error> {
     MapHandle::try_from(&found).map_err(|error| failed(io_error(&error)))
 }
 
-fn clone(map: &MapHandle, name: &'static str) -> Result<MapHandle, Error> {
-    MapHandle::try_from(map).map_err(|error| Error::Map { map: name, error: io_error(&error) })
-}
-
 fn put(map: &MapHandle, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), Error> {
     map.update(key, value, MapFlags::ANY)
         .map_err(|error| Error::Map { map: name, error: io_error(&error) })
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-}
-
-/// What BPF programs read as the time.
-fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// The kernel's error, with the library's words around it.
-fn io_error(error: &libbpf_rs::Error) -> io::Error {
-    io::Error::new(error.kind().into_io(), format!("{error:#}"))
-}
-
-/// The kinds are the same, by another name.
-trait IntoIo {
-    fn into_io(self) -> io::ErrorKind;
-}
-
-impl IntoIo for libbpf_rs::ErrorKind {
-    fn into_io(self) -> io::ErrorKind {
-        match self {
-            libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
-            libbpf_rs::ErrorKind::NotFound => io::ErrorKind::NotFound,
-            libbpf_rs::ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
-            _ => io::ErrorKind::Other,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ verdicts! {
     PassClientFull "pass_client_full",
     /// New connections passed because their client opens too many.
     PassRate "pass_rate",
+    /// New connections passed because what their server answers may not come by this host.
+    PassAsymmetric "pass_asymmetric",
     /// New connections passed because they were steered once and did not arrive.
     PassUnreached "pass_unreached",
     /// SYNs sent again of connections that were passed.
@@ -61,6 +63,12 @@ verdicts! {
     Fragment "fragment",
     /// New connections that came while a former one with the same addresses was in TIME-WAIT here.
     Reopened "reopened",
+    /// Prefixes of servers found to answer by another way than through this host.
+    Asymmetric "asymmetric",
+    /// Connections that there was no room to account for.
+    Unaccounted "unaccounted",
+    /// Ended connections whose record was lost because user space was slow to take it.
+    RecordLost "record_lost",
 }
 
 impl fmt::Display for Verdict {

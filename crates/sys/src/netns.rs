@@ -53,6 +53,14 @@ impl Netns {
         Ok(Netns { fd: Arc::new(OwnedFd::from(file)) })
     }
 
+    /// The number that the kernel tells it from others by.
+    ///
+    /// # Errors
+    /// When the descriptor cannot be asked.
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&*self.fd)?.st_ino)
+    }
+
     /// Moves the calling thread, and it alone, into this namespace for good.
     ///
     /// # Errors

@@ -36,6 +36,8 @@ pub(super) fn start(mec: &Netns, spec: &CellSpec, midspan: &Path) -> Result<Prox
 fn configuration(spec: &CellSpec) -> Config {
     let (relay, host) = (&spec.relay, &spec.hosts.mec);
     let mut config = Config::new(client_prefixes());
+    // Namespaces of a run end with it, and nobody takes over.
+    config.pin = false;
     config.client_leg = leg(&relay.client_leg, host);
     config.server_leg = leg(&relay.server_leg, host);
     if let Some(buffer) = relay.buffer {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use ipnet::IpNet;
-use midspan_relay::{Config, Error};
+use midspan_relay::{Config, Error, Start};
 use toml::{Table, Value};
 
 use super::BadInput;
@@ -24,6 +24,10 @@ pub(crate) struct Arguments {
     /// client_leg.congestion_control=bbr; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<(String, Value)>,
+    /// Take over from the relay that runs here, which takes no new connections then, and ends with its
+    /// last one
+    #[arg(long)]
+    replace: bool,
     /// Check the configuration, print it in full, and end
     #[arg(long)]
     check: bool,
@@ -32,6 +36,7 @@ pub(crate) struct Arguments {
 /// Runs the relay until it is told to stop.
 pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
     let check = arguments.check;
+    let start = if arguments.replace { Start::Replacing } else { Start::Alone };
     let config = configuration(arguments)?;
     if check {
         print!("{}", toml::to_string(&config)?);
@@ -43,7 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         .from_env()
         .map_err(|error| BadInput::because(format!("MIDSPAN_LOG: {error}")))?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    midspan_relay::run(config, |_| {}).map_err(|error| match error {
+    midspan_relay::run(config, start, |_| {}).map_err(|error| match error {
         Error::Config(_) | Error::Leg { .. } => BadInput::because(error),
         other => other.into(),
     })?;

@@ -43,6 +43,13 @@ pub struct Config {
     /// steers arrives.
     #[serde(default = "default_prove")]
     pub prove: bool,
+    /// Whether BPF's programs and maps are pinned in the BPF file system, so that another relay can take
+    /// over from this one. Where that is not mounted it goes without, with a word.
+    #[serde(default = "default_pin")]
+    pub pin: bool,
+    /// After how long without payload a connection, split or not, is no longer accounted for.
+    #[serde(default = "default_account_idle")]
+    pub account_idle: Span,
     /// Worker threads; 0 is one per core.
     #[serde(default)]
     pub workers: usize,
@@ -156,6 +163,14 @@ fn default_connect_timeout() -> Span {
     Span::from_secs(30)
 }
 
+fn default_pin() -> bool {
+    true
+}
+
+fn default_account_idle() -> Span {
+    Span::from_secs(3600)
+}
+
 fn default_prove() -> bool {
     true
 }
@@ -220,6 +235,8 @@ impl Config {
             interception: InterceptionKind::default(),
             interfaces: Vec::new(),
             prove: default_prove(),
+            pin: default_pin(),
+            account_idle: default_account_idle(),
             workers: 0,
             mark: default_mark(),
             buffer: default_buffer(),
@@ -290,6 +307,9 @@ impl Config {
         }
         if !(4096..=1 << 30).contains(&self.buffer.as_bytes()) {
             return fault(&["buffer"], "must be between 4 KiB and 1 GiB");
+        }
+        if self.account_idle < Span::from_secs(1) {
+            return fault(&["account_idle"], "must be at least 1 s");
         }
         if self.connect_timeout == Span::ZERO {
             return fault(&["connect_timeout"], "must be longer than 0 s");

@@ -3,7 +3,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use midspan_steer::{LISTENERS_PER_SLOT, Slot, Steering, Tally};
+use midspan_steer::{AccountsSource, LISTENERS_PER_SLOT, Options, Slot, Steering, Tally};
 use midspan_sys::netlink::{Interface, Netlink};
 
 use super::local_delivery::LocalDelivery;
@@ -23,7 +23,14 @@ pub(crate) struct Steered {
 impl Steered {
     /// Loads the program for so many workers. Nothing is steered yet.
     pub(crate) fn load(config: &Config, workers: usize) -> Result<Steered, midspan_steer::Error> {
-        let steering = Steering::load(&config.steering_policy(), workers, config.mark)?;
+        let options = Options { workers, mark: config.mark, pin: config.pin };
+        let steering = Steering::load(options).or_else(|error| match error {
+            midspan_steer::Error::Pin { .. } => {
+                tracing::info!("{error}: this relay cannot be replaced while it runs");
+                Steering::load(Options { pin: false, ..options })
+            }
+            error => Err(error),
+        })?;
         Ok(Steered { steering, interfaces: config.interfaces.clone(), delivery: None })
     }
 
@@ -49,7 +56,8 @@ impl Steered {
         if let Some(missing) = self.interfaces.iter().find(|name| !is_here(name)) {
             return Err(InterceptionError::NoInterface(missing.clone()));
         }
-        self.attach(&here)
+        self.attach(&here)?;
+        Ok(self.steering.take_over(&config.steering_policy())?)
     }
 
     /// Proves that what is steered arrives, and steers nothing else.
@@ -69,6 +77,24 @@ impl Steered {
         self.attach(&here)
     }
 
+    /// Whether it goes on with what another relay of this namespace has left, or still uses.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.steering.is_adopted()
+    }
+
+    /// Leaves everything to another relay, which has this mark.
+    pub(crate) fn leave(mut self, mark: u32) {
+        self.steering.leave();
+        if let Some(delivery) = self.delivery.take() {
+            delivery.leave(mark);
+        }
+    }
+
+    /// What tells of ended connections.
+    pub(crate) fn accounts(&self) -> Result<AccountsSource, InterceptionError> {
+        Ok(self.steering.accounts()?)
+    }
+
     pub(crate) fn tally(&self) -> Result<Tally, InterceptionError> {
         Ok(self.steering.tally()?)
     }
@@ -81,7 +107,7 @@ impl Steered {
                 false => self.interfaces.contains(&interface.name),
             };
             if wanted {
-                self.steering.attach(interface.index, &interface.name)?;
+                self.steering.attach(interface.index, &interface.name, true)?;
                 steered.push(interface.index);
             }
         }

@@ -36,6 +36,15 @@ impl LocalDelivery {
     }
 }
 
+impl LocalDelivery {
+    /// Leaves it to another relay, if that has the same mark.
+    pub(super) fn leave(mut self, mark: u32) {
+        if self.mark == mark {
+            self.families.clear();
+        }
+    }
+}
+
 impl Drop for LocalDelivery {
     fn drop(&mut self) {
         let remove = || {

@@ -35,6 +35,12 @@ pub enum InterceptionError {
     /// The policy takes BPF, which cannot be had.
     #[error("{0}; `policy` and `limits.syn_rate` take it, so nftables cannot step in")]
     PolicyTakesBpf(#[source] midspan_steer::Error),
+    /// There is nothing to take over.
+    #[error(
+        "the relay that runs here cannot be replaced, as BPF does not steer to it or is not pinned: \
+         stop it first"
+    )]
+    NotReplaceable,
     /// An interface of `interfaces` is not there.
     #[error(
         "interface `{0}` is not there; `interfaces` names those whose packets are to be steered"

@@ -61,7 +61,7 @@ pub(super) fn prove(steering: &mut Steering, clients: &[IpNet]) -> Result<(), In
         ))
     };
     let link = Link::new().map_err(failed)?;
-    steering.attach(link.index, LINK)?;
+    steering.attach(link.index, LINK, false)?;
     for version in [0, 1] {
         if !clients.iter().any(|prefix| prefix.addr().is_ipv4() == CLIENTS[version].is_ipv4()) {
             continue;

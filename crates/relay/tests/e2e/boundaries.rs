@@ -94,7 +94,7 @@ fn at_a_limit_new_flows_are_reset_and_old_ones_go_on() {
 fn without_descriptors_new_clients_are_reset_and_nothing_spins() {
     let Some(world) = World::new() else { return };
     let limits = format!("{NFTABLES}[limits]\nflows = 1000\n");
-    let mut relay = RelayProcess::start_limited(&world.relay, &limits, Some(128));
+    let mut relay = RelayProcess::start_limited(&world.relay, &limits, 128);
     let (listener, address) = world.listen(SERVER[0]);
     listener.set_nonblocking(true).unwrap();
     let clients: Vec<_> = (0..60).map(|_| world.connect(address)).collect();

@@ -2,6 +2,7 @@
 //!
 //! Without the right to create namespaces each test says that it was skipped.
 
+mod accounts;
 mod boundaries;
 mod death;
 mod ends;
@@ -15,6 +16,7 @@ mod observe;
 mod outage;
 mod process;
 mod proxy;
+mod replace;
 mod steer;
 mod storm;
 mod vlan;

@@ -8,14 +8,16 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use midspan_relay::Config;
+use midspan_relay::{Config, Start, Treatment};
 use midspan_sys::netns::Netns;
 use midspan_sys::process::die_with_parent;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
+use serde_json::Value;
 
 use crate::world::PATIENCE;
 
 const CONFIG: &str = "MIDSPAN_TEST_RELAY";
+const REPLACES: &str = "MIDSPAN_TEST_RELAY_REPLACES";
 const DESCRIPTORS: &str = "MIDSPAN_TEST_RELAY_DESCRIPTORS";
 
 /// Not a test: what a [`RelayProcess`] runs. Alone it does nothing.
@@ -27,7 +29,11 @@ fn relay_process() {
         setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
     }
     let config = Config::load(path.as_ref()).unwrap();
-    let done = midspan_relay::run(config, |monitor| {
+    let start = match std::env::var(REPLACES) {
+        Ok(_) => Start::Replacing,
+        Err(_) => Start::Alone,
+    };
+    let done = midspan_relay::run(config, start, |monitor| {
         thread::spawn(move || {
             for _ in std::io::stdin().lines() {
                 let mut counts: HashMap<&str, u64> = monitor.snapshot().entries().collect();
@@ -36,7 +42,17 @@ fn relay_process() {
                         verdicts.entries().map(|(verdict, count)| (verdict.label(), count)),
                     );
                 }
-                println!("{}", serde_json::to_string(&counts).unwrap());
+                let passed = Treatment::ALL.map(|of| (of.label(), monitor.passed(of)));
+                let mut all = serde_json::to_value(&counts).unwrap();
+                for (label, passed) in passed {
+                    let Value::Object(passed) = serde_json::to_value(passed).unwrap() else {
+                        unreachable!()
+                    };
+                    for (name, value) in passed {
+                        all[format!("{label}_{name}")] = value;
+                    }
+                }
+                println!("{all}");
             }
         });
     });
@@ -61,18 +77,25 @@ pub(crate) const NFTABLES: &str = "interception = \"nftables\"\n";
 impl RelayProcess {
     /// Starts a relay and waits until it says that it is ready.
     pub(crate) fn start(netns: &Netns, settings: &str) -> RelayProcess {
-        RelayProcess::start_limited(netns, settings, None)
+        RelayProcess::start_as(netns, settings, &[])
+    }
+
+    /// The same, in the place of the one that runs.
+    pub(crate) fn replace(netns: &Netns, settings: &str) -> RelayProcess {
+        RelayProcess::start_as(netns, settings, &[(REPLACES, "1".into())])
     }
 
     /// The same, with no more than so many descriptors.
-    pub(crate) fn start_limited(
-        netns: &Netns,
-        settings: &str,
-        descriptors: Option<u32>,
-    ) -> RelayProcess {
+    pub(crate) fn start_limited(netns: &Netns, settings: &str, descriptors: u32) -> RelayProcess {
+        RelayProcess::start_as(netns, settings, &[(DESCRIPTORS, descriptors.to_string())])
+    }
+
+    fn start_as(netns: &Netns, settings: &str, environment: &[(&str, String)]) -> RelayProcess {
         let directory = tempfile::tempdir().unwrap();
         let (config, ready) = (directory.path().join("relay.toml"), directory.path().join("ready"));
-        fs::write(&config, format!("{CLIENTS}{settings}")).unwrap();
+        // What is pinned outlives a test.
+        let pin = if settings.contains("pin =") { "" } else { "pin = false\n" };
+        fs::write(&config, format!("{CLIENTS}{pin}{settings}")).unwrap();
         let notified = UnixDatagram::bind(&ready).unwrap();
         notified.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -82,9 +105,7 @@ impl RelayProcess {
             .env("NOTIFY_SOCKET", &ready)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        if let Some(most) = descriptors {
-            command.env(DESCRIPTORS, most.to_string());
-        }
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         let mut child = die_with_parent(netns.apply(&mut command)).spawn().unwrap();
         let mut said = [0; 64];
         let length = notified.recv(&mut said).expect("the relay is not ready in time");

@@ -15,7 +15,7 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
-use crate::Choice;
+use crate::{Choice, Tally, Verdict};
 
 /// What a packet is to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,7 +191,8 @@ impl Bench {
         // All verdicts are the same, whatever a route says, and are remembered.
         let ports = vec![(0..=u16::MAX, Choice::Pass)];
         let policy = Policy { clients: everybody.into(), ports, ..Policy::default() };
-        let steering = Steering::load(&policy, 1, MARK)?;
+        let mut steering = Steering::load(Options { workers: 1, mark: MARK, pin: false })?;
+        steering.take_over(&policy)?;
         let (mut streams, mut connections) = (Vec::new(), Vec::new());
         for loopback in ["127.0.0.1:0", "[::1]:0"] {
             let listener = TcpListener::bind(loopback).unwrap();

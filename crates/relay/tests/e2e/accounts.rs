@@ -1,0 +1,103 @@
+//! What passes is accounted for alike, split or not.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+
+use crate::process::Counts;
+use crate::steer::start;
+use crate::world::{SERVER, World, abort, ip};
+
+const UP: usize = 300_000;
+const DOWN: usize = 500_000;
+
+/// Sends what has been told from both ends at once, and ends in order.
+fn transfer(near: TcpStream, far: TcpStream) {
+    let run = |mut stream: TcpStream, send: usize, expect: usize| {
+        let mut writer = stream.try_clone().unwrap();
+        let sender = thread::spawn(move || {
+            writer.write_all(&vec![7; send]).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert_eq!(got.len(), expect);
+        sender.join().unwrap();
+    };
+    let there = thread::spawn(move || run(far, DOWN, UP));
+    run(near, UP, DOWN);
+    there.join().unwrap();
+}
+
+fn sums(counts: &Counts, treatment: &str) -> HashMap<&'static str, u64> {
+    ["connections", "bytes_up", "bytes_down", "busy_up_ns", "busy_down_ns"]
+        .map(|name| (name, counts[&format!("{treatment}_{name}")]))
+        .into()
+}
+
+#[test]
+fn split_and_passed_connections_are_accounted_for_alike() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "[policy]\npass_servers = [\"fd00::/8\"]\n") else {
+        return;
+    };
+    let before = relay.counts();
+    for server in SERVER {
+        for _ in 0..3 {
+            let (near, far) = world.pair(server);
+            transfer(near, far);
+        }
+    }
+    let ended = |counts: &Counts, of: &str| {
+        counts[&format!("{of}_connections")] - before[&format!("{of}_connections")]
+    };
+    let counts = relay.until(|now| ended(now, "split") >= 3 && ended(now, "passed") >= 3);
+    for treatment in ["split", "passed"] {
+        let sums = sums(&counts, treatment);
+        assert_eq!(sums["connections"], 3, "{treatment} {sums:?}");
+        assert_eq!(sums["bytes_up"], 3 * UP as u64, "{treatment}");
+        assert_eq!(sums["bytes_down"], 3 * DOWN as u64, "{treatment}");
+        assert!(sums["busy_up_ns"] > 0 && sums["busy_down_ns"] > 0, "{treatment}");
+    }
+    assert_eq!((counts["record_lost"], counts["unaccounted"]), (0, 0));
+}
+
+#[test]
+fn a_reset_ends_an_account_and_idleness_does() {
+    let Some(world) = World::new() else { return };
+    let settings = "account_idle = \"1 s\"\n[policy]\npass_servers = [\"fd00::/8\"]\n";
+    let Some(mut relay) = start(&world, settings) else { return };
+    let mut idle = Vec::new();
+    for server in SERVER {
+        let (mut near, mut far) = world.pair(server);
+        near.write_all(b"to be reset").unwrap();
+        far.read_exact(&mut [0; 11]).unwrap();
+        abort(near);
+        let mut pair = world.pair(server);
+        pair.0.write_all(b"idle").unwrap();
+        pair.1.read_exact(&mut [0; 4]).unwrap();
+        idle.push(pair);
+    }
+    let counts = relay.until(|now| now["split_connections"] == 2 && now["passed_connections"] == 2);
+    for treatment in ["split", "passed"] {
+        assert_eq!(sums(&counts, treatment)["bytes_up"], 15, "{treatment}");
+    }
+}
+
+#[test]
+fn what_was_never_answered_is_no_connection() {
+    let Some(world) = World::new() else { return };
+    let settings = "account_idle = \"1 s\"\n[policy]\nsplit_ports = [1]\n";
+    let Some(mut relay) = start(&world, settings) else { return };
+    // Nobody listens, and nobody is there.
+    for port in 2..20 {
+        let refused = world.connect((ip(SERVER[0]), port).into());
+        assert!(refused.is_err());
+    }
+    let (near, far) = world.pair(SERVER[0]);
+    transfer(near, far);
+    let counts = relay.until(|now| now["passed_connections"] > 0);
+    assert_eq!(counts["passed_connections"], 1);
+    assert!(counts["pass_port"] >= 19, "{counts:?}");
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What passes of connections, split or not, counted alike and at the same point: where their packets
+ * come in. A packet that passes twice, by a VLAN's link and the one below it, counts once. */
+#pragma once
+
+#include "decide.h"
+
+/* Payload further ahead than this of what was last seen is not believed: no window is larger
+ * (RFC 7323, 2.3). */
+#define FURTHEST (1 << 30)
+/* How long a prefix is passed whose answers come by another way. Then it is tried again. */
+#define ASYMMETRIC_FOR (600 * SECOND)
+
+static __always_inline struct connection connection_from_client(const struct packet *packet)
+{
+	return (struct connection){
+		.client = packet->source,
+		.server = packet->destination,
+		.client_port = packet->source_port,
+		.server_port = packet->destination_port,
+	};
+}
+
+static __always_inline struct connection connection_from_server(const struct packet *packet)
+{
+	return (struct connection){
+		.client = packet->destination,
+		.server = packet->source,
+		.client_port = packet->destination_port,
+		.server_port = packet->source_port,
+	};
+}
+
+static __always_inline void close(struct flow *flow, enum ending ending, __u64 now)
+{
+	flow->ending = ending;
+	flow->end_ns = now;
+	if (bpf_ringbuf_output(&records, flow, sizeof(*flow), 0))
+		count(RECORD_LOST);
+}
+
+/* Takes a packet into a connection's account, which may end it. */
+static __always_inline void pass(struct flow *flow, struct course *course, const struct packet *packet,
+				 enum ending reset, __u64 now)
+{
+	__u32 end = packet->sequence + packet->payload;
+	__s32 ahead = end - course->next;
+
+	if (packet->flags & TCP_SYN)
+		return;
+	if (ahead > 0 && ahead < FURTHEST && packet->payload) {
+		course->bytes += ahead;
+		course->next = end;
+		course->last_ns = now;
+		if (!course->first_ns)
+			course->first_ns = now;
+	}
+	if (flow->ending != OPEN)
+		return;
+	/* A reset that is none of this connection's must not end it (RFC 5961, 3.2). */
+	if (packet->flags & TCP_RST) {
+		ahead = packet->sequence - course->next;
+		if (ahead >= 0 && ahead < FURTHEST)
+			close(flow, reset, now);
+		return;
+	}
+	if (packet->flags & TCP_FIN)
+		course->finished = 1;
+	if (flow->up.finished && flow->down.finished)
+		close(flow, FINISHED, now);
+}
+
+/* Begins the account of what an opening has become. */
+static __always_inline struct flow *begin(const struct connection *connection,
+					  struct opening *opening)
+{
+	struct flow flow = {
+		.connection = *connection,
+		.start_ns = opening->at_ns,
+		.up.next = opening->sequence + 1,
+		.down.next = opening->answer + 1,
+		.verdict = opening->verdict,
+	};
+
+	opening->stage = ACCOUNTED;
+	if (bpf_map_update_elem(&flows, connection, &flow, BPF_ANY))
+		count(UNACCOUNTED);
+	return bpf_map_lookup_elem(&flows, connection);
+}
+
+/* The server has answered a SYN, and the answer has come by here. */
+static __always_inline void answered(const struct connection *connection, struct opening *opening,
+				     const struct packet *packet)
+{
+	if (opening->stage == ASKED) {
+		opening->answer = packet->sequence;
+		opening->stage = ANSWERED;
+	}
+	if (opening->verdict == PASS_ASYMMETRIC) {
+		struct address route = route_of(&connection->server);
+
+		bpf_map_delete_elem(&routes, &route);
+	}
+}
+
+/* The client goes on with a connection that was passed, though no answer came by here: its server's
+ * packets take another way, and a split would never see them. */
+static __always_inline void doubt(const struct connection *connection, __u64 now)
+{
+	struct address prefix = route_of(&connection->server);
+	struct route route = { .until_ns = now + ASYMMETRIC_FOR };
+	struct route *known = bpf_map_lookup_elem(&routes, &prefix);
+
+	if (!known || known->until_ns < now + ASYMMETRIC_FOR / 2)
+		count(ASYMMETRIC);
+	bpf_map_update_elem(&routes, &prefix, &route, BPF_ANY);
+}
+
+/* The opening that a packet goes on with, if it is not in `flows` yet, nor was. */
+static __always_inline struct opening *pending(const struct connection *connection, __u64 now)
+{
+	struct opening *opening = bpf_map_lookup_elem(&openings, connection);
+
+	if (!opening || opening->stage == ACCOUNTED || now - opening->at_ns > MEMORY)
+		return NULL;
+	return opening;
+}
+
+/* The account of a packet from a client. */
+static __always_inline struct flow *flow_from_client(const struct connection *connection,
+						     const struct packet *packet, bool confirmed,
+						     __u64 now)
+{
+	struct flow *flow = bpf_map_lookup_elem(&flows, connection);
+	struct opening *opening;
+
+	if (flow)
+		return flow;
+	opening = pending(connection, now);
+	if (!opening || !(packet->flags & TCP_ACK) || packet->flags & (TCP_SYN | TCP_RST))
+		return NULL;
+	if (opening->stage == ANSWERED) {
+		/* Nobody but who has seen the server's answer can acknowledge it. */
+		if (confirmed || packet->acknowledgement == opening->answer + 1)
+			return begin(connection, opening);
+	} else if (opening->verdict != SPLIT && packet->sequence == opening->sequence + 1) {
+		doubt(connection, now);
+	}
+	return NULL;
+}
+
+/* The account of a packet from a server. */
+static __always_inline struct flow *flow_from_server(const struct connection *connection,
+						     const struct packet *packet, bool confirmed,
+						     __u64 now)
+{
+	struct flow *flow = bpf_map_lookup_elem(&flows, connection);
+	struct opening *opening;
+
+	if (flow)
+		return flow;
+	opening = pending(connection, now);
+	if (!opening || !(packet->flags & TCP_ACK))
+		return NULL;
+	if (packet->flags & TCP_SYN)
+		answered(connection, opening, packet);
+	else if (opening->stage == ANSWERED && confirmed)
+		return begin(connection, opening);
+	return NULL;
+}
+
+/* Looks at a packet that opens no connection. `confirmed`: it is of a connection that a socket of this
+ * host's has established. */
+static __always_inline void account(const struct packet *packet, bool confirmed)
+{
+	struct connection connection = connection_from_client(packet);
+	__u64 now = bpf_ktime_get_ns();
+	struct flow *flow;
+
+	flow = flow_from_client(&connection, packet, confirmed, now);
+	if (flow) {
+		pass(flow, &flow->up, packet, RESET_BY_CLIENT, now);
+	} else {
+		connection = connection_from_server(packet);
+		flow = flow_from_server(&connection, packet, confirmed, now);
+		if (!flow)
+			return;
+		pass(flow, &flow->down, packet, RESET_BY_SERVER, now);
+	}
+	if (flow->ending != OPEN)
+		bpf_map_delete_elem(&flows, &connection);
+}

@@ -1,0 +1,99 @@
+//! What the relay's workers and its monitor keep in hand of the maps.
+
+use std::io;
+use std::net::IpAddr;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use midspan_observe::subscriber;
+
+use crate::error::io_error;
+use crate::record::{self, Worker};
+use crate::verdict::{Counts, Verdict};
+
+/// A worker's place among those that new connections go to. It must [beat](Slot::beat) several times
+/// within half a second, or counts as dead.
+#[derive(Debug)]
+pub struct Slot {
+    pub(crate) workers: MapHandle,
+    pub(crate) full_clients: MapHandle,
+    pub(crate) routes: MapHandle,
+    pub(crate) index: u32,
+}
+
+/// How long a prefix is passed whose server did not answer.
+const DOUBT_NS: u64 = 60_000_000_000;
+
+impl Slot {
+    /// Says that the worker is alive, whether it takes new connections, and how many it has room for.
+    ///
+    /// # Errors
+    /// When the kernel refuses, which it has no reason to.
+    pub fn beat(&self, open: bool, room: u32) -> io::Result<()> {
+        let worker = Worker { beat_ns: monotonic_ns(), room, open };
+        self.workers
+            .update(&self.index.to_ne_bytes(), &worker.to_bytes(), MapFlags::ANY)
+            .map_err(|error| io_error(&error))
+    }
+
+    /// Says whether a client has as many connections as it may, so that further ones are passed.
+    ///
+    /// # Errors
+    /// When more clients are at their limit than the map has room for.
+    pub fn set_full(&self, client: IpAddr, full: bool) -> io::Result<()> {
+        let key = record::address(subscriber(client));
+        let result = match full {
+            true => self.full_clients.update(&key, &[1], MapFlags::ANY),
+            false => self.full_clients.delete(&key),
+        };
+        result.map_err(|error| io_error(&error))
+    }
+
+    /// Says that a server did not answer. It may be down, or its answers may come by another way: new
+    /// connections to its prefix (/24, or /48 of IPv6) pass for a minute, and how they fare tells.
+    ///
+    /// # Errors
+    /// When the kernel refuses, which it has no reason to.
+    pub fn doubt(&self, server: IpAddr) -> io::Result<()> {
+        let (key, now) = (record::route(server), monotonic_ns());
+        let known = self.routes.lookup(&key, MapFlags::ANY).map_err(|error| io_error(&error))?;
+        // What the program has found out by itself says more.
+        if known.is_some_and(|until| word(&until) > now) {
+            return Ok(());
+        }
+        let until = (now + DOUBT_NS).to_ne_bytes();
+        self.routes.update(&key, &until, MapFlags::ANY).map_err(|error| io_error(&error))
+    }
+}
+
+/// The counts of verdicts, for who only reads them.
+#[derive(Debug)]
+pub struct Tally {
+    pub(crate) counts: MapHandle,
+}
+
+impl Tally {
+    /// How often each verdict was given so far.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn read(&self) -> io::Result<Counts> {
+        let mut counts = [0; Verdict::ALL.len()];
+        for (verdict, count) in Verdict::ALL.iter().zip(&mut counts) {
+            let key = (*verdict as u32).to_ne_bytes();
+            let found = self.counts.lookup_percpu(&key, MapFlags::ANY);
+            let of_processors = found.map_err(|error| io_error(&error))?.unwrap_or_default();
+            *count = of_processors.iter().map(|bytes| word(bytes)).sum();
+        }
+        Ok(Counts(counts))
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+}
+
+/// What BPF programs read as the time.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
