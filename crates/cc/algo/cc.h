@@ -25,6 +25,9 @@
  *       window to go back to.
  *   void NAME_event(struct NAME *, struct cc *, enum cc_event)
  *       See `enum cc_event`.
+ *   int NAME_received(struct NAME *, u32 ce)
+ *       At the receiver: a packet came in, and had met CE or not. Whether what came in before it, and
+ *       is not acknowledged yet, must be acknowledged now.
  *
  * With CC_WINDOW the stack does what it does for every such algorithm in Linux: proportional rate
  * reduction (RFC 9937) down to the threshold, window = threshold when that ends, a window of one
@@ -64,8 +67,6 @@ enum cc_event {
 			    (RFC 2861) */
 	CC_REDUCED,      /* a reduction for ECN or loss is over: the window is the threshold */
 	CC_STATE,        /* `state` has changed */
-	CC_ECN_CE,       /* this host received a packet marked CE (it acknowledges it by itself) */
-	CC_ECN_NO_CE,    /* the same, not marked */
 };
 
 enum cc_hystart {

@@ -174,13 +174,18 @@ CC_INLINE u32 cubic_undo(struct cubic *cubic, struct cc *cc)
 	return max32(cc->cwnd, cubic->prior_cwnd);
 }
 
+/* The curve begins anew where congestion avoidance does: as section 4.8 has it after a timeout. */
+CC_INLINE void cubic_restart(struct cubic *cubic)
+{
+	cubic->curve.w_max = 0;
+	cubic->curve.epoch_ns = 0;
+	hystart_reset(&cubic->hystart);
+}
+
 CC_INLINE void cubic_event(struct cubic *cubic, struct cc *cc, enum cc_event event)
 {
 	if (event == CC_STATE && cc->state == CC_LOSS) {
-		/* Section 4.8: after a timeout W_max is the window where congestion avoidance begins. */
-		cubic->curve.w_max = 0;
-		cubic->curve.epoch_ns = 0;
-		hystart_reset(&cubic->hystart);
+		cubic_restart(cubic);
 	} else if (event == CC_TX_START || event == CC_CWND_RESTART) {
 		/* Nor does time without anything to send (section 5.8). */
 		cubic_pause(cubic, cc);

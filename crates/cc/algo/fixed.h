@@ -11,6 +11,10 @@ typedef __INT32_TYPE__ s32;
 
 #define CC_INLINE static inline __attribute__((always_inline, unused))
 
+/* Hides from the compiler what it knows of a variable. Clang 14 turns some arithmetic into operations
+ * that it cannot compile for BPF: of 128 bits, or on leading zeros. */
+#define CC_OPAQUE(variable) __asm__ volatile("" : "+r"(variable))
+
 #define U32_MOST 0xffffffffu
 #define U64_MOST 0xffffffffffffffffull
 
@@ -67,16 +71,41 @@ CC_INLINE u32 sub_sat32(u32 a, u32 b)
 	return a > b ? a - b : 0;
 }
 
+/* Whether a * b fits. */
+CC_INLINE int mul_fits(u64 a, u64 b)
+{
+	u64 most;
+
+	if (!b)
+		return 1;
+	most = U64_MOST / b;
+	CC_OPAQUE(most);
+	return a <= most;
+}
+
 /* a * b, or the greatest number there is. */
 CC_INLINE u64 mul_sat(u64 a, u64 b)
 {
-	return b && a > U64_MOST / b ? U64_MOST : a * b;
+	return mul_fits(a, b) ? a * b : U64_MOST;
 }
 
 /* a / b; by zero, the greatest number there is. */
 CC_INLINE u64 div_sat(u64 a, u64 b)
 {
 	return b ? a / b : U64_MOST;
+}
+
+/* The bits that `a` takes, 0 for 0: those below its highest one are set too, and then counted.
+ * Without a branch, each of which BPF's verifier would follow. */
+CC_INLINE u32 bits_in(u64 a)
+{
+	for (u32 shift = 1; shift < 64; shift *= 2)
+		a |= a >> shift;
+	CC_OPAQUE(a);
+	a -= a >> 1 & 0x5555555555555555;
+	a = (a & 0x3333333333333333) + (a >> 2 & 0x3333333333333333);
+	a = (a + (a >> 4)) & 0x0f0f0f0f0f0f0f0f;
+	return (u32)(a * 0x0101010101010101 >> 56);
 }
 
 /* a * b / c. Exact if a * b fits in 64 bits, else within c / 2^28 and a part in 2^28; the greatest number
@@ -88,7 +117,7 @@ CC_INLINE u64 mul_div(u64 a, u64 b, u64 c)
 
 	if (!c)
 		return U64_MOST;
-	if (!b || a <= U64_MOST / b)
+	if (mul_fits(a, b))
 		return a * b / c;
 	whole = mul_sat(a / c, b);
 	rest = a % c;
@@ -96,7 +125,7 @@ CC_INLINE u64 mul_div(u64 a, u64 b, u64 c)
 	b %= c;
 	/* Both factors are below c now. */
 	if (c >> 32) {
-		shift = 32 - (u32)__builtin_clz((u32)(c >> 32));
+		shift = bits_in(c) - 32;
 		return add_sat(whole, mul_sat((rest >> shift) * (b >> shift) / (c >> shift),
 					      1ull << shift));
 	}
@@ -109,20 +138,16 @@ CC_INLINE int before(u32 a, u32 b)
 	return (s32)(a - b) < 0;
 }
 
-/* The greatest number whose cube is not above `a`, found bit by bit: at most 2^21. */
+/* The greatest number whose cube is not above `a`: at most 2^21.4. By Newton's method from above,
+ * starting less than twice too high: six steps are enough for any `a`, which a test shows. There is no
+ * more branching than that, since BPF's verifier follows every branch. */
 CC_INLINE u32 cube_root(u64 a)
 {
-	u64 root = 0;
+	u64 root = 1ull << (bits_in(a) + 2) / 3;
 
-	for (int shift = 63; shift >= 0; shift -= 3) {
-		u64 trial;
-
-		root <<= 1;
-		trial = 3 * root * (root + 1) + 1;
-		if (a >> shift >= trial) {
-			a -= trial << shift;
-			root++;
-		}
-	}
+	if (!a)
+		return 0;
+	for (int step = 0; step < 6; step++)
+		root = min64(root, (2 * root + a / (root * root)) / 3);
 	return (u32)root;
 }

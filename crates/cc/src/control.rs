@@ -36,8 +36,6 @@ enum Event {
     CwndRestart,
     Reduced,
     State,
-    EcnCe,
-    EcnNoCe,
 }
 
 /// There is no control of that name.
@@ -219,10 +217,11 @@ impl Control {
         self.event(connection, Event::CwndRestart);
     }
 
-    /// This end received a packet, marked CE or not, and its acknowledgement is still to be sent
-    /// (RFC 8257, section 3.2: DCTCP at the receiver).
-    pub fn on_packet_received(&mut self, connection: &Connection, ce: bool) {
-        self.event(connection, if ce { Event::EcnCe } else { Event::EcnNoCe });
+    /// At the receiver: a packet came in, and had met CE or not. Whether packets that came in before
+    /// it, and are not acknowledged yet, are to be acknowledged now, with ECN-Echo as it was for them
+    /// (DCTCP, RFC 8257, section 3.2). Always false with every other control.
+    pub fn on_packet_received(&mut self, ce: bool) -> bool {
+        self.algorithm.received(&mut self.state, ce)
     }
 
     fn event(&mut self, connection: &Connection, event: Event) {

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The algorithms as functions and a table of them, for callers on the host. `ffi.rs` has the same
  * declarations. */
-#include "cc.h"
+#include "bbr3.h"
 #include "cubic.h"
+#include "dctcp.h"
 #include "feedback.h"
+#include "illinois.h"
+#include "lp.h"
+#include "me.h"
+#include "nacubic.h"
+#include "natcp.h"
 #include "reno.h"
+#include "westwood.h"
 
 #define STATE_WORDS 64
 
@@ -21,6 +28,7 @@ struct algorithm {
 	u32 (*ssthresh)(void *, struct cc *);
 	u32 (*undo)(void *, struct cc *);
 	void (*event)(void *, struct cc *, enum cc_event);
+	int (*received)(void *, u32 ce);
 };
 
 #define INIT(algo)                                                                                 \
@@ -44,8 +52,19 @@ struct algorithm {
 		algo##_event(state, cc, event);                                                    \
 	}
 
+#define RECEIVED(algo)                                                                             \
+	static int algo##_received_of(void *state, u32 ce) { return algo##_received(state, ce); }
+
 REDUCE(reno) ON_SAMPLE(reno, grow)
-REDUCE(cubic) ON_SAMPLE(cubic, measure) ON_SAMPLE(cubic, grow) EVENT(cubic)
+REDUCE(cubic) ON_SAMPLE(cubic, grow) ON_SAMPLE(cubic, measure) EVENT(cubic)
+REDUCE(westwood) ON_SAMPLE(westwood, grow) ON_SAMPLE(westwood, measure) EVENT(westwood)
+REDUCE(illinois) ON_SAMPLE(illinois, grow) INIT(illinois) ON_SAMPLE(illinois, measure) EVENT(illinois)
+REDUCE(lp) ON_SAMPLE(lp, grow) ON_SAMPLE(lp, measure)
+REDUCE(dctcp) ON_SAMPLE(dctcp, grow) INIT(dctcp) ON_SAMPLE(dctcp, measure) EVENT(dctcp) RECEIVED(dctcp)
+REDUCE(natcp) ON_SAMPLE(natcp, control) ON_SAMPLE(natcp, measure) EVENT(natcp)
+REDUCE(nacubic) ON_SAMPLE(nacubic, grow) ON_SAMPLE(nacubic, measure) EVENT(nacubic)
+REDUCE(me) ON_SAMPLE(me, grow) INIT(me) ON_SAMPLE(me, measure) EVENT(me)
+REDUCE(bbr3) ON_SAMPLE(bbr3, control) INIT(bbr3) EVENT(bbr3)
 
 #define ALGORITHM(algo, its_kind, its_advance)                                                     \
 	.name = #algo, .kind = its_kind, .advance = algo##_##its_advance##_of,                     \
@@ -54,6 +73,19 @@ REDUCE(cubic) ON_SAMPLE(cubic, measure) ON_SAMPLE(cubic, grow) EVENT(cubic)
 static const struct algorithm algorithms[] = {
 	{ ALGORITHM(reno, CC_WINDOW, grow) },
 	{ ALGORITHM(cubic, CC_WINDOW, grow), .measure = cubic_measure_of, .event = cubic_event_of },
+	{ ALGORITHM(westwood, CC_WINDOW, grow), .measure = westwood_measure_of,
+	  .event = westwood_event_of },
+	{ ALGORITHM(illinois, CC_WINDOW, grow), .init = illinois_init_of,
+	  .measure = illinois_measure_of, .event = illinois_event_of },
+	{ ALGORITHM(lp, CC_WINDOW, grow), .measure = lp_measure_of },
+	{ ALGORITHM(dctcp, CC_WINDOW, grow), .init = dctcp_init_of, .measure = dctcp_measure_of,
+	  .event = dctcp_event_of, .received = dctcp_received_of },
+	{ ALGORITHM(natcp, CC_RATE, control), .measure = natcp_measure_of, .event = natcp_event_of },
+	{ ALGORITHM(nacubic, CC_WINDOW, grow), .measure = nacubic_measure_of,
+	  .event = nacubic_event_of },
+	{ ALGORITHM(me, CC_WINDOW, grow), .init = me_init_of, .measure = me_measure_of,
+	  .event = me_event_of },
+	{ ALGORITHM(bbr3, CC_RATE, control), .init = bbr3_init_of, .event = bbr3_event_of },
 };
 
 /* The algorithm in place `index` of the table, or null behind its end. */

@@ -1,16 +1,24 @@
 //! The algorithms against the worked examples and formulas of their papers, on a path without a
 //! queue, and all of them against wild input.
 
+mod bbr3;
 mod cubic;
+mod dctcp;
+mod illinois;
+mod lp;
+mod me;
+mod network_assisted;
 mod reno;
+mod westwood;
 mod wild;
 
 use midspan_units::{Span, Time};
 
-use crate::{Config, Connection, Control, Sample, State};
+use crate::{Config, Connection, Control, RateSample, Sample, State};
 
 /// A sender that always has data, on a path of one round-trip time: an acknowledgement for each
 /// packet, spread evenly over the round trip.
+#[derive(Clone)]
 pub(crate) struct Sender {
     pub(crate) control: Control,
     pub(crate) connection: Connection,
@@ -56,6 +64,14 @@ impl Sender {
         connection.snd_una = connection.snd_una.wrapping_add(acked.wrapping_mul(connection.mss));
         connection.snd_nxt = connection.snd_una.wrapping_add(cwnd.wrapping_mul(connection.mss));
         self.sample.prior_in_flight = cwnd;
+        self.sample.rate = Some(RateSample {
+            delivered: cwnd,
+            interval: self.rtt,
+            prior_delivered: connection.delivered.wrapping_sub(cwnd),
+            tx_in_flight: cwnd,
+            tx_lost: 0,
+            app_limited: false,
+        });
         self.control.on_ack(connection, &self.sample);
     }
 
@@ -68,9 +84,15 @@ impl Sender {
 
     /// A packet is lost and repaired at once: the window becomes the threshold.
     pub(crate) fn lose(&mut self) {
-        let ssthresh = self.control.on_reduction(&self.connection, State::Recovery);
-        self.control.set_cwnd(ssthresh);
+        self.reduce(State::Recovery);
         self.control.on_reduced(&self.connection, State::Open);
+    }
+
+    /// A reduction begins, and the window is the threshold at once.
+    pub(crate) fn reduce(&mut self, state: State) -> u32 {
+        let ssthresh = self.control.on_reduction(&self.connection, state);
+        self.control.set_cwnd(ssthresh);
+        ssthresh
     }
 
     /// The mean window over `cycles` losses, one after each `packets` delivered, in packets: RTT

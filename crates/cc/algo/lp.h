@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* TCP-LP: Kuzmanovic, Knightly, "TCP-LP: a distributed algorithm for low priority data transfer",
+ * INFOCOM 2003, with its names. It gives way to everybody else, by inferring their packets from delay.
+ *
+ * The paper takes the one-way delay from the peer's timestamps. Here it is the round-trip time, which is
+ * finer (Linux's timestamps are in milliseconds) and the same wherever the way back has no queue. */
+#pragma once
+
+#include "reno.h"
+
+/* Section III.C: gamma = 1/8; delta = 0.15 of the span between least and greatest delay; and an
+ * inference phase of three round-trips. */
+#define LP_SMOOTHING 8u
+#define LP_DELTA_PERCENT 15u
+#define LP_INFERENCE_RTTS 3u
+
+struct lp {
+	struct reno reno;
+	u64 inference_end_ns; /* until then the window does not grow */
+	u32 smoothed_us;      /* sd: smoothed delay; 0: none yet */
+	u32 min_us;           /* d_min */
+	u32 max_us;           /* d_max */
+};
+
+/* Section III.B: early congestion indication, if sd > d_min + (d_max - d_min) delta. */
+CC_INLINE int lp_congested(const struct lp *lp)
+{
+	u64 threshold = lp->min_us + (u64)(lp->max_us - lp->min_us) * LP_DELTA_PERCENT / 100;
+
+	return lp->smoothed_us > threshold;
+}
+
+CC_INLINE void lp_measure(struct lp *lp, struct cc *cc, const struct cc_sample *sample)
+{
+	u32 delay = sample->rtt_us;
+
+	if (!delay)
+		return;
+	if (!lp->smoothed_us) {
+		lp->smoothed_us = lp->min_us = lp->max_us = delay;
+		return;
+	}
+	lp->min_us = min32(lp->min_us, delay);
+	lp->max_us = max32(lp->max_us, delay);
+	lp->smoothed_us = lp->smoothed_us - lp->smoothed_us / LP_SMOOTHING + delay / LP_SMOOTHING;
+}
+
+/* Section III.C, figure 2. Least and greatest delay are learnt in slow start, and used after it. */
+CC_INLINE void lp_grow(struct lp *lp, struct cc *cc, const struct cc_sample *sample)
+{
+	int inferring = cc->now_ns < lp->inference_end_ns;
+
+	if (cc->ssthresh < CC_SSTHRESH_INFINITE && lp_congested(lp)) {
+		/* Once more in the inference phase: others are there for sure. But not in the same
+		 * round-trip, whose packets were sent before the window was taken back. */
+		if (inferring && lp->inference_end_ns - cc->now_ns >
+				 (u64)cc->srtt_us * (LP_INFERENCE_RTTS - 1) * NSEC_PER_USEC)
+			return;
+		cc->cwnd = cc_window(cc, inferring ? 1 : cc->cwnd / 2);
+		/* Nor is it slow start from there. */
+		cc->ssthresh = min32(cc->ssthresh, max32(cc->cwnd, CC_SSTHRESH_LEAST));
+		lp->inference_end_ns = add_sat(
+			cc->now_ns, (u64)cc->srtt_us * LP_INFERENCE_RTTS * NSEC_PER_USEC);
+		return;
+	}
+	if (!inferring)
+		reno_grow(&lp->reno, cc, sample);
+}
+
+CC_INLINE u32 lp_ssthresh(struct lp *lp, struct cc *cc)
+{
+	return reno_ssthresh(&lp->reno, cc);
+}
+
+CC_INLINE u32 lp_undo(struct lp *lp, struct cc *cc)
+{
+	return reno_undo(&lp->reno, cc);
+}

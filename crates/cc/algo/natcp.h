@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* NATCP: "NATCP / NACubic: network-assisted TCP", HotEdge 2019, section 2.2.2. The network says what the
+ * bottleneck carries and how long the way is, and that is the window and the pacing rate; nothing
+ * else is. While no feedback is valid it is the usual TCP, CUBIC (section 2.4). */
+#pragma once
+
+#include "cubic.h"
+#include "equation1.h"
+#include "prr.h"
+
+struct natcp {
+	struct cubic cubic;
+	struct prr prr;
+	u32 assisted;    /* the last acknowledgement had feedback */
+};
+
+/* What Linux paces other controls at: twice the window in a round-trip in slow start, 1.2 times after. */
+CC_INLINE u64 natcp_usual_rate(const struct cc *cc)
+{
+	u64 rate = cc_rate(cc, cc->cwnd, cc->srtt_us);
+
+	return cc->cwnd < cc->ssthresh / 2 ? mul_sat(rate, 2) : mul_sat(rate, 6) / 5;
+}
+
+CC_INLINE void natcp_measure(struct natcp *natcp, struct cc *cc, const struct cc_sample *sample)
+{
+	cubic_measure(&natcp->cubic, cc, sample);
+}
+
+CC_INLINE void natcp_control(struct natcp *natcp, struct cc *cc, const struct cc_sample *sample)
+{
+	if (sample->feedback.bandwidth) {
+		cc->cwnd = equation1_window(cc, &sample->feedback);
+		cc->pacing_rate = equation1_rate(cc, &sample->feedback);
+		natcp->assisted = 1;
+		return;
+	}
+	if (natcp->assisted) {
+		/* On its own from here: neither slow start, nor a curve from before. */
+		natcp->assisted = 0;
+		natcp->prr.recover_fs = 0;
+		cc->ssthresh = cc->cwnd;
+		cubic_restart(&natcp->cubic);
+	}
+	if (natcp->prr.recover_fs && (cc->state == CC_CWR || cc->state == CC_RECOVERY))
+		cc->cwnd = prr_window(&natcp->prr, cc, sample);
+	else if (cc->state != CC_CWR && cc->state != CC_RECOVERY)
+		cubic_grow(&natcp->cubic, cc, sample);
+	cc->pacing_rate = natcp_usual_rate(cc);
+}
+
+/* With feedback a loss says nothing: the threshold is the window. */
+CC_INLINE u32 natcp_ssthresh(struct natcp *natcp, struct cc *cc)
+{
+	if (natcp->assisted)
+		return max32(cc->cwnd, CC_SSTHRESH_LEAST);
+	prr_begin(&natcp->prr, cc);
+	return cubic_ssthresh(&natcp->cubic, cc);
+}
+
+CC_INLINE u32 natcp_undo(struct natcp *natcp, struct cc *cc)
+{
+	natcp->prr.recover_fs = 0;
+	return natcp->assisted ? cc->cwnd : cubic_undo(&natcp->cubic, cc);
+}
+
+CC_INLINE void natcp_event(struct natcp *natcp, struct cc *cc, enum cc_event event)
+{
+	/* The stack tells those that set the window themselves of the end of a reduction by the state. */
+	if (event == CC_STATE && natcp->prr.recover_fs && cc->state != CC_CWR &&
+	    cc->state != CC_RECOVERY) {
+		natcp->prr.recover_fs = 0;
+		if (cc->state != CC_LOSS)
+			cc->cwnd = cc_window(cc, cc->ssthresh);
+	}
+	cubic_event(&natcp->cubic, cc, event);
+}

@@ -1,0 +1,142 @@
+//! NATCP and NACubic.
+
+use midspan_units::Rate;
+
+use super::*;
+use crate::{Feedback, Kind};
+
+const RTT: Span = Span::from_millis(10);
+
+/// 1500 bytes of IP packet a millisecond.
+fn feedback(fairness: u32) -> Feedback {
+    Feedback { bandwidth: Rate::from_bps(12_000_000), min_rtt: RTT, fairness }
+}
+
+fn sender(name: &str) -> Sender {
+    Sender::new(name, Config::default(), RTT).at(100)
+}
+
+/// Equation 1 with alpha = 2: 12 Mbit/s x 10 ms is ten packets, twice that the window. The pacing
+/// rate is the bandwidth, in payload: 1448 of 1500 bytes.
+#[test]
+fn natcp_does_what_the_network_says() {
+    let mut sender = sender("natcp");
+    assert_eq!(sender.control.kind(), Kind::Rate);
+    sender.sample.feedback = Some(feedback(256));
+    sender.ack();
+    assert_eq!(sender.control.cwnd(), 20);
+    assert_eq!(sender.control.pacing_rate(), Some(Rate::from_bps(11_584_000)));
+    // A new bandwidth holds at once.
+    let doubled = Feedback { bandwidth: Rate::from_bps(24_000_000), ..feedback(256) };
+    sender.sample.feedback = Some(doubled);
+    sender.ack();
+    assert_eq!(sender.control.cwnd(), 40);
+}
+
+/// 1/B: two flows have half of the window each. No B is one flow, no minRTT the connection's own.
+#[test]
+fn natcp_shares() {
+    for (feedback, window) in [
+        (feedback(512), 10),
+        (feedback(0), 20),
+        (Feedback { min_rtt: Span::ZERO, ..feedback(256) }, 20),
+        (feedback(256 * 1000), 4),
+    ] {
+        let mut sender = sender("natcp");
+        sender.sample.feedback = Some(feedback);
+        sender.ack();
+        assert_eq!(sender.control.cwnd(), window);
+    }
+}
+
+#[test]
+fn with_feedback_a_loss_takes_nothing() {
+    let mut sender = sender("natcp");
+    sender.sample.feedback = Some(feedback(256));
+    sender.ack();
+    sender.reduce(State::Recovery);
+    sender.ack();
+    assert_eq!(sender.control.cwnd(), 20);
+    sender.control.on_reduction(&sender.connection, State::Loss);
+    sender.control.set_cwnd(1);
+    sender.ack();
+    assert_eq!(sender.control.cwnd(), 20);
+}
+
+/// Section 2.4: without feedback it is CUBIC: it grows and yields as that does, from where it is.
+#[test]
+fn natcp_without_feedback_is_cubic() {
+    let mut assisted = sender("natcp");
+    assisted.sample.feedback = Some(feedback(256));
+    for _ in 0..200 {
+        assisted.ack();
+    }
+    assisted.sample.feedback = None;
+    let mut cubic = Sender { control: sender("cubic").at(20).control, ..sender("cubic") };
+    cubic.connection = assisted.connection;
+    for _ in 0..20 {
+        assisted.round();
+        cubic.round();
+    }
+    assert!(assisted.control.cwnd() > 25);
+    assert!(assisted.control.cwnd().abs_diff(cubic.control.cwnd()) <= 1);
+    assert!(assisted.control.pacing_rate().is_some());
+}
+
+/// Its own proportional rate reduction, as nobody else does it: RFC 6937, section 3.1, the example of
+/// one loss of 20 packets in flight. Of Reno's half there, pipe goes 19 19 18 18 ... 10; here the
+/// threshold is CUBIC's, 14.
+#[test]
+fn without_feedback_natcp_reduces_in_proportion() {
+    let mut sender = sender("natcp");
+    sender.control.set_cwnd(20);
+    sender.control.set_ssthresh(20);
+    let mut pipe = 19;
+    sender.connection.in_flight = pipe;
+    sender.connection.lost = 1;
+    assert_eq!(sender.control.on_reduction(&sender.connection, State::Recovery), 14);
+    let mut sent = 0;
+    let mut windows = Vec::new();
+    for _ in 0..19 {
+        sender.sample.prior_in_flight = pipe;
+        pipe -= 1;
+        sender.connection.in_flight = pipe;
+        sender.connection.delivered += 1;
+        sender.control.on_ack(&sender.connection, &sender.sample);
+        // It sends what the window allows.
+        sent += sender.control.cwnd() - pipe;
+        pipe = sender.control.cwnd();
+        windows.push(pipe);
+    }
+    assert!(windows.is_sorted_by(|a, b| a >= b), "{windows:?}");
+    assert_eq!(windows.last(), Some(&14), "{windows:?}");
+    // Seven tenths of what was delivered.
+    assert!((13..=15).contains(&sent), "{sent}: {windows:?}");
+    sender.control.on_reduced(&sender.connection, State::Open);
+    assert_eq!(sender.control.cwnd(), 14);
+}
+
+/// Section 2.2.2: NACubic is CUBIC under a cap.
+#[test]
+fn nacubic_caps_cubic() {
+    let mut capped = sender("nacubic");
+    capped.sample.feedback = Some(feedback(256));
+    capped.ack();
+    assert_eq!(capped.control.cwnd(), 20);
+    assert_eq!(capped.control.pacing_rate(), Some(Rate::from_bps(11_584_000)));
+    // Below the cap nothing is different, nor without feedback.
+    for said in
+        [Some(Feedback { bandwidth: Rate::from_bps(12_000_000_000), ..feedback(256) }), None]
+    {
+        let (mut ours, mut cubic) = (sender("nacubic"), sender("cubic"));
+        ours.sample.feedback = said;
+        for sender in [&mut ours, &mut cubic] {
+            sender.lose();
+            for _ in 0..30 {
+                sender.round();
+            }
+        }
+        assert_eq!(ours.control.cwnd(), cubic.control.cwnd());
+        assert_eq!(ours.control.pacing_rate().is_some(), said.is_some());
+    }
+}

@@ -1,0 +1,72 @@
+use super::*;
+
+const RTT: Span = Span::from_millis(100);
+
+fn westwood() -> Sender {
+    Sender::new("westwood", Config::default(), RTT)
+}
+
+/// Westwood+, section 2: the estimate is a low-pass filter of what is delivered in a round-trip. On a
+/// steady path it is the rate, and the threshold the window: nothing is taken for a stray loss.
+#[test]
+fn on_a_steady_path_a_loss_takes_nothing() {
+    let mut sender = westwood().at(100);
+    sender.sample.cwnd_limited = false;
+    for _ in 0..10 {
+        sender.round();
+    }
+    let left = sender.control.on_reduction(&sender.connection, State::Recovery);
+    assert!((98..=101).contains(&left), "{left}");
+}
+
+/// The filter's step response: from one rate to twice the rate, two filters of 7/8 in series are at
+/// 1 - (7/8)^n (1 + n/8) of the way after n samples. A sample is taken every other round-trip: when one
+/// takes no longer than the last it is too short by a moment.
+#[test]
+fn the_filter_follows_a_step() {
+    let mut sender = westwood().at(100);
+    sender.sample.cwnd_limited = false;
+    for _ in 0..40 {
+        sender.round();
+    }
+    sender.control.set_cwnd(200);
+    let mut before = 100;
+    let mut seen = Vec::new();
+    for _ in 0..64 {
+        sender.round();
+        let mut probe = sender.control.clone();
+        let now = probe.on_reduction(&sender.connection, State::Recovery);
+        if now != before {
+            seen.push(f64::from(now));
+            before = now;
+        }
+    }
+    for (n, seen) in seen.iter().enumerate().take(20) {
+        let n = n as f64 + 1.0;
+        let expected = 200.0 - 100.0 * 0.875f64.powf(n) * (1.0 + n / 8.0);
+        assert!((seen - expected).abs() <= 4.0, "sample {n}: {seen} for {expected}");
+    }
+    assert!(seen.len() > 15 && seen.last().unwrap() > &180.0, "{seen:?}");
+}
+
+/// The queue that a loss was caused by is taken off: the round-trip time that counts is the least.
+#[test]
+fn a_queue_is_taken_off() {
+    let mut sender = westwood().at(100);
+    sender.sample.cwnd_limited = false;
+    sender.round();
+    // Half of the window stands in a queue.
+    sender.rtt = RTT * 2;
+    sender.sample.rtt = Some(RTT * 2);
+    for _ in 0..60 {
+        sender.round();
+    }
+    let left = sender.control.on_reduction(&sender.connection, State::Recovery);
+    assert!((49..=52).contains(&left), "{left}");
+}
+
+#[test]
+fn before_anything_is_measured_it_is_reno() {
+    let mut sender = westwood().at(20);
+    assert_eq!(sender.control.on_reduction(&sender.connection, State::Recovery), 10);
+}
