@@ -25,9 +25,6 @@
  *       window to go back to.
  *   void NAME_event(struct NAME *, struct cc *, enum cc_event)
  *       See `enum cc_event`.
- *   int NAME_received(struct NAME *, u32 ce)
- *       At the receiver: a packet came in, and had met CE or not. Whether what came in before it, and
- *       is not acknowledged yet, must be acknowledged now.
  *
  * With CC_WINDOW the stack does what it does for every such algorithm in Linux: proportional rate
  * reduction (RFC 9937) down to the threshold, window = threshold when that ends, a window of one

@@ -77,8 +77,9 @@ CC_INLINE void dctcp_event(struct dctcp *dctcp, struct cc *cc, enum cc_event eve
 		cc->ssthresh = max32(dctcp->reno.prior_cwnd / 2, CC_SSTHRESH_LEAST);
 }
 
-/* Section 3.2, figure 1: a packet came in, with CE or without. Whether what was received before, and is
- * not acknowledged yet, must be acknowledged at once, with ECN-Echo as it was. */
+/* Section 3.2, figure 1, which is the receiving stack's, and in Linux the control's: a packet came in,
+ * with CE or without. Whether what was received before, and is not acknowledged yet, must be
+ * acknowledged at once, with ECN-Echo as it was. */
 CC_INLINE int dctcp_received(struct dctcp *dctcp, u32 ce)
 {
 	int changed = dctcp->received_ce != ce;

@@ -217,13 +217,6 @@ impl Control {
         self.event(connection, Event::CwndRestart);
     }
 
-    /// At the receiver: a packet came in, and had met CE or not. Whether packets that came in before
-    /// it, and are not acknowledged yet, are to be acknowledged now, with ECN-Echo as it was for them
-    /// (DCTCP, RFC 8257, section 3.2). Always false with every other control.
-    pub fn on_packet_received(&mut self, ce: bool) -> bool {
-        self.algorithm.received(&mut self.state, ce)
-    }
-
     fn event(&mut self, connection: &Connection, event: Event) {
         connection.write_to(&mut self.cc);
         self.algorithm.event(&mut self.state, &mut self.cc, event as u32);

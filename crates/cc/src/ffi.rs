@@ -97,7 +97,6 @@ pub(crate) struct Algorithm {
     ssthresh: Threshold,
     undo: Threshold,
     event: Option<unsafe extern "C" fn(*mut State, *mut Cc, u32)>,
-    received: Option<unsafe extern "C" fn(*mut State, u32) -> i32>,
 }
 
 // SAFETY: it is a constant of table.c, and its functions touch only what they are given.
@@ -203,13 +202,6 @@ impl Algorithm {
             // SAFETY: as in `init`.
             unsafe { on_event(state, cc, event) }
         }
-    }
-
-    pub(crate) fn received(&self, state: &mut State, ce: bool) -> bool {
-        self.received.is_some_and(|received| {
-            // SAFETY: as in `init`.
-            unsafe { received(state, ce.into()) != 0 }
-        })
     }
 }
 

@@ -28,7 +28,6 @@ struct algorithm {
 	u32 (*ssthresh)(void *, struct cc *);
 	u32 (*undo)(void *, struct cc *);
 	void (*event)(void *, struct cc *, enum cc_event);
-	int (*received)(void *, u32 ce);
 };
 
 #define INIT(algo)                                                                                 \
@@ -52,15 +51,12 @@ struct algorithm {
 		algo##_event(state, cc, event);                                                    \
 	}
 
-#define RECEIVED(algo)                                                                             \
-	static int algo##_received_of(void *state, u32 ce) { return algo##_received(state, ce); }
-
 REDUCE(reno) ON_SAMPLE(reno, grow)
 REDUCE(cubic) ON_SAMPLE(cubic, grow) ON_SAMPLE(cubic, measure) EVENT(cubic)
 REDUCE(westwood) ON_SAMPLE(westwood, grow) ON_SAMPLE(westwood, measure) EVENT(westwood)
 REDUCE(illinois) ON_SAMPLE(illinois, grow) INIT(illinois) ON_SAMPLE(illinois, measure) EVENT(illinois)
 REDUCE(lp) ON_SAMPLE(lp, grow) ON_SAMPLE(lp, measure)
-REDUCE(dctcp) ON_SAMPLE(dctcp, grow) INIT(dctcp) ON_SAMPLE(dctcp, measure) EVENT(dctcp) RECEIVED(dctcp)
+REDUCE(dctcp) ON_SAMPLE(dctcp, grow) INIT(dctcp) ON_SAMPLE(dctcp, measure) EVENT(dctcp)
 REDUCE(natcp) ON_SAMPLE(natcp, control) ON_SAMPLE(natcp, measure) EVENT(natcp)
 REDUCE(nacubic) ON_SAMPLE(nacubic, grow) ON_SAMPLE(nacubic, measure) EVENT(nacubic)
 REDUCE(me) ON_SAMPLE(me, grow) INIT(me) ON_SAMPLE(me, measure) EVENT(me)
@@ -79,7 +75,7 @@ static const struct algorithm algorithms[] = {
 	  .measure = illinois_measure_of, .event = illinois_event_of },
 	{ ALGORITHM(lp, CC_WINDOW, grow), .measure = lp_measure_of },
 	{ ALGORITHM(dctcp, CC_WINDOW, grow), .init = dctcp_init_of, .measure = dctcp_measure_of,
-	  .event = dctcp_event_of, .received = dctcp_received_of },
+	  .event = dctcp_event_of },
 	{ ALGORITHM(natcp, CC_RATE, control), .measure = natcp_measure_of, .event = natcp_event_of },
 	{ ALGORITHM(nacubic, CC_WINDOW, grow), .measure = nacubic_measure_of,
 	  .event = nacubic_event_of },

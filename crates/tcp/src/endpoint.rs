@@ -362,9 +362,6 @@ impl Endpoint {
                 self.receiver.ecn.set(segment.ce);
             }
         }
-        if self.receiver.ecn.enabled {
-            self.sender.note_packet(now, segment.ce);
-        }
         let arrival = Arrival {
             start,
             payload: segment.payload,

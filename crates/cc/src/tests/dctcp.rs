@@ -65,14 +65,3 @@ fn loss_halves() {
         assert_eq!(sender.control.on_reduction(&sender.connection, state), 5000);
     }
 }
-
-/// Section 3.2: an acknowledgement goes out whenever CE changes, and only then.
-#[test]
-fn the_receiver_echoes_changes_at_once() {
-    let mut sender = dctcp();
-    let seen =
-        [false, true, true, false, false, true].map(|ce| sender.control.on_packet_received(ce));
-    assert_eq!(seen, [false, true, false, true, false, true]);
-    let mut reno = Sender::new("reno", Config::default(), RTT);
-    assert!(!reno.control.on_packet_received(true));
-}

@@ -33,7 +33,6 @@ enum Step {
     SetSsthresh(u32),
     Start,
     Restart,
-    Received(bool),
 }
 
 fn state() -> impl Strategy<Value = State> {
@@ -88,7 +87,6 @@ fn step() -> impl Strategy<Value = Step> {
         1 => wild().prop_map(Step::SetSsthresh),
         1 => Just(Step::Start),
         1 => Just(Step::Restart),
-        1 => any::<bool>().prop_map(Step::Received),
     ]
 }
 
@@ -145,9 +143,6 @@ fn apply(control: &mut Control, connection: &Connection, step: &Step) {
         Step::SetSsthresh(packets) => control.set_ssthresh(*packets),
         Step::Start => control.on_transmit_start(connection),
         Step::Restart => control.on_restart(connection),
-        Step::Received(ce) => {
-            control.on_packet_received(*ce);
-        }
     }
 }
 

@@ -321,12 +321,6 @@ impl Sender {
         self.pacer.number()
     }
 
-    /// This host received a packet, marked or not, that it has not acknowledged yet.
-    pub(crate) fn note_packet(&mut self, now: Time, ce: bool) {
-        let connection = self.connection(now);
-        self.control.on_packet_received(&connection, ce);
-    }
-
     pub(crate) fn info(&self, bytes_acked: u64, bytes_received: u64) -> Info {
         let mss = u64::from(self.config.mss);
         Info {
