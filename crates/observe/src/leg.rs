@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// What the kernel's TCP knew of a leg (TCP_INFO) when it was asked. Times are in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LegStats {
     /// `TCP_CONGESTION`. Empty if it was not asked for.
     pub congestion_control: Algorithm,
@@ -75,6 +75,17 @@ impl fmt::Debug for Algorithm {
 impl Serialize for Algorithm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Algorithm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mut name = [0; 16];
+        let place = name.get_mut(..text.len());
+        let place = place.ok_or_else(|| de::Error::custom("a name of more than 16 bytes"))?;
+        place.copy_from_slice(text.as_bytes());
+        Ok(Algorithm(name))
     }
 }
 

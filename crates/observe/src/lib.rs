@@ -1,10 +1,12 @@
 //! What is told of flows and subscribers to who looks at a relay from outside.
 //!
 //! [`Naming`] decides what a subscriber is called: everything that shows one goes through it.
-//! [`Histogram`] counts values without locks, and [`Entry`] is a line of the flow log.
+//! [`Histogram`] counts values without locks, [`Entry`] is a line of the flow log, and [`admin`] has
+//! what a running relay is asked and answers.
 //!
 //! This crate is pure: it knows no clock and does no I/O.
 
+pub mod admin;
 mod entry;
 mod histogram;
 mod leg;

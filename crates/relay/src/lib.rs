@@ -8,6 +8,7 @@
 //! while it runs, and [`Interception`] the rules alone.
 
 mod accounts;
+mod command;
 mod config;
 mod counters;
 mod flow;
@@ -27,8 +28,9 @@ mod worker;
 
 pub use accounts::{PassedSnapshot, Treatment};
 pub use config::{
-    AddressesKind, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig, InterceptionKind,
-    LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports, ProxyConfig, To,
+    AddressesKind, AdminConfig, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig,
+    InterceptionKind, LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports,
+    ProxyConfig, To,
 };
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};

@@ -14,6 +14,7 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::accounts::AccountsThread;
+use crate::command::Command;
 use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
 use crate::counters::Snapshot;
 use crate::interception::{self, Interception, InterceptionError, Steered};
@@ -128,6 +129,16 @@ enum Way {
     Bpf(Box<Steered>),
 }
 
+impl Way {
+    const fn name(&self) -> &'static str {
+        match self {
+            Way::Foreign => "somebody else",
+            Way::Nftables(_) => "nftables",
+            Way::Bpf(_) => "BPF",
+        }
+    }
+}
+
 impl Relay {
     /// Starts workers and then interception, in the calling thread's network namespace. The
     /// interception ends with the calling thread. SIGPIPE must be ignored, as it is in Rust programs.
@@ -218,6 +229,7 @@ impl Relay {
             }
             Way::Foreign | Way::Nftables(_) => {}
         }
+        let _ = relay.shared.steered_by.set(way.name());
         relay.way = way;
         if replaces {
             relay.office = succeed(relay.shared.config.mark);
@@ -299,11 +311,7 @@ impl Relay {
     /// Waits for what ends a relay, and ends it.
     fn supervise(mut self, signals: &Signals) -> Result<Snapshot, Error> {
         notify(NotifyState::Ready);
-        let steered_by = match self.way {
-            Way::Foreign => "somebody else",
-            Way::Nftables(_) => "nftables",
-            Way::Bpf(_) => "BPF",
-        };
+        let steered_by = self.shared.steered_by.get().copied();
         tracing::info!(
             steered_by,
             workers = self.workers.len(),
@@ -314,17 +322,19 @@ impl Relay {
         let mut running = self.workers.len() as u64;
         loop {
             match self.wait(signals, give_up) {
-                Happened::Signal if give_up.is_none() => {
-                    notify(NotifyState::Stopping);
-                    let timeout = self.shared.config.drain_timeout;
-                    let flows = self.monitor().snapshot().active;
-                    tracing::info!(flows, %timeout, "draining; a second signal ends at once");
-                    self.drain();
-                    give_up = Some(Instant::now() + Duration::from(timeout));
-                }
-                Happened::HangUp => {
-                    if let Some(flow_log) = &self.shared.observer.flow_log {
-                        flow_log.reopen();
+                Happened::Signal if give_up.is_none() => give_up = Some(self.begin_to_end()),
+                Happened::Commands(commands) => {
+                    for command in commands {
+                        match command {
+                            Command::Drain(reply) => {
+                                give_up.get_or_insert_with(|| self.begin_to_end());
+                                let _ = reply.send(Ok("draining".into()));
+                            }
+                            Command::Reload(reply) => {
+                                self.reload();
+                                let _ = reply.send(Ok("the flow log is open anew".into()));
+                            }
+                        }
                     }
                 }
                 Happened::Successor => {
@@ -340,6 +350,7 @@ impl Relay {
                 {
                     running -= ended;
                 }
+                Happened::HangUp => self.reload(),
                 Happened::RulesLost => {
                     tracing::error!("the nft process died, and with it the interception rules");
                     notify(NotifyState::Stopping);
@@ -359,6 +370,22 @@ impl Relay {
         }
     }
 
+    /// Drains, and says until when.
+    fn begin_to_end(&mut self) -> Instant {
+        notify(NotifyState::Stopping);
+        let timeout = self.shared.config.drain_timeout;
+        let flows = self.monitor().snapshot().active;
+        tracing::info!(flows, %timeout, "draining; a second signal ends at once");
+        self.drain();
+        Instant::now() + Duration::from(timeout)
+    }
+
+    fn reload(&self) {
+        if let Some(flow_log) = &self.shared.observer.flow_log {
+            flow_log.reopen();
+        }
+    }
+
     /// Has BPF steer at interfaces that came meanwhile.
     fn look_around(&mut self) {
         if let Way::Bpf(steered) = &mut self.way
@@ -373,6 +400,7 @@ impl Relay {
             PollFd::new(&signals.stop, PollFlags::IN),
             PollFd::new(&self.shared.ended, PollFlags::IN),
             PollFd::new(&signals.hang_up, PollFlags::IN),
+            PollFd::new(&self.shared.commands.given, PollFlags::IN),
         ];
         if let Some(office) = &self.office {
             fds.push(PollFd::from_borrowed_fd(office.fd(), PollFlags::IN));
@@ -398,7 +426,10 @@ impl Relay {
                 take(&signals.hang_up);
                 Happened::HangUp
             }
-            Ok(_) if self.office.is_some() && !fds[3].revents().is_empty() => Happened::Successor,
+            Ok(_) if !fds[3].revents().is_empty() => {
+                Happened::Commands(self.shared.commands.take())
+            }
+            Ok(_) if self.office.is_some() && !fds[4].revents().is_empty() => Happened::Successor,
             Ok(_) => Happened::RulesLost,
             Err(_) => Happened::Nothing,
         }
@@ -536,6 +567,7 @@ fn succeed(mark: u32) -> Option<Office> {
 enum Happened {
     Signal,
     HangUp,
+    Commands(Vec<Command>),
     WorkersEnded(u64),
     RulesLost,
     Successor,

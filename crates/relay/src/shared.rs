@@ -1,5 +1,6 @@
 //! What the workers and their supervisor share.
 
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -14,9 +15,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::accounts::{Passed, PassedSnapshot, Treatment};
+use crate::command::Commands;
 use crate::config::{Config, Forward};
 use crate::counters::{Counters, Snapshot};
-use crate::observe::{Epoch, Measures, Observer};
+use crate::observe::{Epoch, Measures, Observer, Questions};
 use crate::socket::Place;
 
 /// What the workers are to do.
@@ -42,6 +44,10 @@ pub(crate) struct Shared {
     pub(crate) forwards: Vec<Arc<Forward>>,
     pub(crate) observer: Observer,
     pub(crate) epoch: Epoch,
+    pub(crate) steered_by: OnceLock<&'static str>,
+    pub(crate) commands: Commands,
+    /// Sets how much is logged.
+    log_level: OnceLock<SetLogLevel>,
     /// What BPF has decided, if it steers.
     pub(crate) tally: OnceLock<Tally>,
     pub(crate) descriptors: Descriptors,
@@ -93,6 +99,20 @@ pub(crate) struct WorkerEnd {
     /// When it last said that it lives, in nanoseconds since the relay started.
     beat: AtomicU64,
     pub(crate) wake: OwnedFd,
+    pub(crate) questions: Questions,
+}
+
+/// Sets how much is logged, or says in one line why it cannot.
+pub(crate) struct SetLogLevel(Box<dyn SetLevel>);
+
+trait SetLevel: Fn(&str) -> Result<(), String> + Send + Sync {}
+
+impl<F: Fn(&str) -> Result<(), String> + Send + Sync> SetLevel for F {}
+
+impl fmt::Debug for SetLogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SetLogLevel")
+    }
 }
 
 impl Shared {
@@ -122,6 +142,7 @@ impl Shared {
                 measures: Measures::new(),
                 beat: AtomicU64::new(0),
                 wake: flag()?,
+                questions: Questions::default(),
             })
         };
         let ends = (0..workers).map(|_| end()).collect::<io::Result<Vec<_>>>()?;
@@ -131,6 +152,9 @@ impl Shared {
             forwards,
             observer,
             epoch: Epoch::now(),
+            steered_by: OnceLock::new(),
+            commands: Commands::new()?,
+            log_level: OnceLock::new(),
             tally: OnceLock::new(),
             descriptors,
             ledger: Mutex::new(Ledger::new(Limits { flows, flows_per_client })),
@@ -269,6 +293,19 @@ impl Monitor {
     /// What passed of connections that were treated so, where BPF steers.
     pub fn passed(&self, treatment: Treatment) -> PassedSnapshot {
         self.0.passed[treatment as usize].snapshot()
+    }
+
+    /// Has requests of the admin socket to log more or less carried out by `set`, which says in one
+    /// line why it cannot. Once; nothing follows from a second time.
+    pub fn on_log_level(&self, set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
+        let _ = self.0.log_level.set(SetLogLevel(Box::new(set)));
+    }
+
+    pub(crate) fn set_log_level(&self, level: &str) -> Result<(), String> {
+        match self.0.log_level.get() {
+            Some(SetLogLevel(set)) => set(level),
+            None => Err("how much is logged cannot be changed here".into()),
+        }
     }
 
     /// Flows that may be open at one time: as configured, within what the descriptor limit allows.

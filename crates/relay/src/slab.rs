@@ -2,7 +2,7 @@
 
 /// What a flow is known by outside the slab: a slot, and which of its successive tenants. An
 /// event for a tenant that has left is told from one for its successor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     slot: u32,
     tenant: u32,
@@ -64,6 +64,25 @@ impl<T> Slab<T> {
         Ok(key)
     }
 
+    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+        let place = self.slots.get(key.slot as usize)?;
+        if place.tenant == key.tenant { place.value.as_ref() } else { None }
+    }
+
+    /// Those in the slots from `first` on, `most` slots of them, and the next slot if there is one.
+    pub(crate) fn part(
+        &self,
+        first: usize,
+        most: usize,
+    ) -> (impl Iterator<Item = (Key, &T)>, Option<usize>) {
+        let end = self.slots.len().min(first.saturating_add(most));
+        let part = self.slots.get(first..end).unwrap_or_default().iter();
+        let part = (first as u32..).zip(part).filter_map(|(slot, place)| {
+            Some((Key { slot, tenant: place.tenant }, place.value.as_ref()?))
+        });
+        (part, (end < self.slots.len()).then_some(end))
+    }
+
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let place = self.slots.get_mut(key.slot as usize)?;
         if place.tenant == key.tenant { place.value.as_mut() } else { None }
@@ -111,6 +130,21 @@ mod tests {
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get_mut(second), Some(&mut 'b'));
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn all_are_found_part_by_part() {
+        let mut slab = Slab::new();
+        let keys: Vec<_> = (0..10).map(|n| slab.insert_with(|_| Ok::<_, ()>(n)).unwrap()).collect();
+        slab.remove(keys[3]);
+        let (mut found, mut next) = (Vec::new(), Some(0));
+        while let Some(first) = next {
+            let (part, after) = slab.part(first, 4);
+            found.extend(part.map(|(key, &n)| (slab.get(key).copied(), n)));
+            next = after;
+        }
+        assert_eq!(found.len(), 9);
+        assert!(found.iter().all(|&(got, n)| got == Some(n) && n != 3));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::counters::{Count, Counters};
 use crate::flow::{LiveFlow, Next, Others, Story, Told};
 use crate::greeting::{Greeted, Greetings};
 use crate::interception::is_probe;
+use crate::observe::Asked;
 use crate::opening::Opening;
 use crate::pool::Pool;
 use crate::proxy_protocol::Ends;
@@ -126,6 +127,7 @@ pub(crate) struct Worker {
     rounds: Option<Rounds>,
     /// When a draining worker closes its listeners.
     last_accept: Option<Instant>,
+    asked: Asked,
 }
 
 impl Worker {
@@ -166,6 +168,7 @@ impl Worker {
             doubts: VecDeque::new(),
             rounds: Rounds::new(&config.limits.patience()),
             last_accept: None,
+            asked: Asked::default(),
             shared,
         })
     }
@@ -202,6 +205,7 @@ impl Worker {
                 self.event(event);
             }
             self.take_turns();
+            self.asked.step(&self.flows);
             self.give_up_connects();
             self.give_up_greetings();
             self.voice_doubts();
@@ -245,7 +249,9 @@ impl Worker {
         match data.u64() {
             // What for is seen when the events are done with.
             WAKE => {
-                lower(&self.shared.ends[self.index].wake);
+                let end = &self.shared.ends[self.index];
+                lower(&end.wake);
+                self.asked.take_up(&end.questions);
             }
             GREETINGS => self.hear_greetings(),
             listener @ LISTENERS..GREETINGS => self.accept((listener - LISTENERS) as usize),
@@ -677,7 +683,7 @@ impl Worker {
 
     /// How long there is nothing to do unless something happens.
     fn timeout(&self) -> Option<Timespec> {
-        if !self.queue.is_empty() {
+        if !self.queue.is_empty() || self.asked.is_busy() {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
         let connect = self.connects.front().map(|&(due, _)| due);

@@ -1,9 +1,11 @@
 //! One module for each command.
 
+pub(crate) mod admin;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod relay;
+mod units;
 
 use std::fmt;
 use std::path::Path;

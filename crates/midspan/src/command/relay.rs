@@ -6,13 +6,20 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use ipnet::IpNet;
-use midspan_relay::{Config, Error, Start};
+use midspan_relay::{Config, Error, Monitor, Start};
 use toml::{Table, Value};
 
-use super::BadInput;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::{BadInput, admin};
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<admin::Command>,
     /// Configuration file (TOML; docs/relay.md has every key)
     #[arg(long, value_name = "FILE", required_unless_present = "clients")]
     config: Option<PathBuf>,
@@ -33,8 +40,11 @@ pub(crate) struct Arguments {
     check: bool,
 }
 
-/// Runs the relay until it is told to stop.
-pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
+/// Runs the relay until it is told to stop, or asks one that runs.
+pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
+    if let Some(command) = arguments.command.take() {
+        return admin::run(command);
+    }
     let check = arguments.check;
     let start = if arguments.replace { Start::Replacing } else { Start::Alone };
     let config = configuration(arguments)?;
@@ -42,13 +52,21 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         print!("{}", toml::to_string(&config)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let filter = tracing_subscriber::EnvFilter::builder()
+    let filter = EnvFilter::builder()
         .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
         .with_env_var("MIDSPAN_LOG")
         .from_env()
         .map_err(|error| BadInput::because(format!("MIDSPAN_LOG: {error}")))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    midspan_relay::run(config, start, |_| {}).map_err(|error| match error {
+    let (filter, level) = tracing_subscriber::reload::Layer::new(filter);
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(filter).with(lines).init();
+    let set_level = move |text: &str| {
+        let filter =
+            EnvFilter::builder().parse(text).map_err(|error| format!("`{text}`: {error}"))?;
+        level.reload(filter).map_err(|error| error.to_string())
+    };
+    let started = |monitor: Monitor| monitor.on_log_level(set_level);
+    midspan_relay::run(config, start, started).map_err(|error| match error {
         Error::Config(_) | Error::Leg { .. } => BadInput::because(error),
         other => other.into(),
     })?;

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use forward::Forward;
 pub use forward::{ForwardConfig, ProxyConfig, To};
 pub use leg::{Dscp, LegConfig};
-pub use observe::{AddressesKind, FlowLogConfig, LogConfig, MetricsConfig};
+pub use observe::{AddressesKind, AdminConfig, FlowLogConfig, LogConfig, MetricsConfig};
 pub use policy::{PolicyConfig, Ports};
 
 /// The relay's settings. Read from TOML, or built in code from [`Config::new`].
@@ -93,6 +93,9 @@ pub struct Config {
     /// A line for each flow that has ended. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_log: Option<FlowLogConfig>,
+    /// Where the relay is asked and told while it runs. Absent: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin: Option<AdminConfig>,
     /// Where connections are made to the relay itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forward: Vec<ForwardConfig>,
@@ -251,6 +254,7 @@ impl Config {
             log: LogConfig::default(),
             metrics: None,
             flow_log: None,
+            admin: None,
             forward: Vec::new(),
         }
     }
@@ -345,6 +349,9 @@ impl Config {
         }
         if let Some((key, said)) = self.flow_log.as_ref().and_then(FlowLogConfig::first_fault) {
             return fault(&["flow_log", key], said);
+        }
+        if let Some((key, said)) = self.admin.as_ref().and_then(AdminConfig::first_fault) {
+            return fault(&["admin", key], said);
         }
         let may_be_bpf =
             matches!(self.interception, InterceptionKind::Auto | InterceptionKind::Bpf);
@@ -473,6 +480,8 @@ listen = "127.0.0.1:9743"
 path = "/var/log/midspan/flows.jsonl"
 max_size = "100 MB"
 keep = 3
+[admin]
+socket = "/run/midspan/relay.sock"
 "#;
 
     const FORWARDS: &str = r#"
@@ -547,6 +556,7 @@ to = "one.example:80"
             ("\"22\"", 33, ["\"0x16\"", "0x16", "5060-5061"]),
             ("holdout = 10", 35, ["holdout = 1001", "`policy.holdout`", "1000"]),
             ("\"plain\"", 37, ["\"none\"", "none", "`pseudonym`"]),
+            ("/run/midspan/relay.sock", 46, ["/", "`admin.socket`", "100"]),
             ("9743", 40, ["port", "socket address", ""]),
             ("\"100 MB\"", 43, ["\"1 B\"", "`flow_log.max_size`", "4 KiB"]),
             ("[46]", 34, ["[64]", "`policy.pass_dscp`", "63"]),

@@ -61,6 +61,31 @@ fn default_keep() -> u32 {
     5
 }
 
+/// Where a running relay is asked and told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdminConfig {
+    /// The Unix socket. Its folder is made if it is not there, but not that folder's.
+    #[serde(default = "default_admin_socket")]
+    pub socket: PathBuf,
+}
+
+fn default_admin_socket() -> PathBuf {
+    AdminConfig::SOCKET.into()
+}
+
+impl AdminConfig {
+    /// Where the socket is if the configuration does not say.
+    pub const SOCKET: &str = "/run/midspan/relay.sock";
+
+    pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+        // The kernel's limit is 108 bytes, and another name beside it is needed for a moment.
+        let length = self.socket.as_os_str().len();
+        let fits = (1..=100).contains(&length) && self.socket.file_name().is_some();
+        (!fits).then_some(("socket", "must name a socket in at most 100 bytes"))
+    }
+}
+
 impl FlowLogConfig {
     pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
         if self.path.as_os_str().is_empty() {

@@ -1,14 +1,17 @@
-//! What is told of the relay to who looks at it from outside: metrics and the flow log.
+//! What is told of the relay to who looks at it from outside: metrics, the flow log, the admin socket.
 //!
 //! Workers count, and hand over what they know of a flow when it ends. All else is done by threads
 //! of this module's own, which workers never wait for.
 
+mod admin;
+mod asked;
 mod flow_log;
 mod http;
 mod leg;
 mod measures;
 mod metrics;
 mod naming;
+mod roll;
 
 use std::io;
 use std::net::TcpListener;
@@ -20,6 +23,8 @@ use midspan_observe::{Entry, LegStats, Naming, Split};
 use midspan_split::{Cause, Leg, PerLeg};
 use tokio::sync::oneshot;
 
+use self::admin::AdminSocket;
+pub(crate) use self::asked::{Asked, Questions};
 pub(crate) use self::flow_log::FlowLog;
 pub(crate) use self::measures::Measures;
 use crate::config::Config;
@@ -49,6 +54,14 @@ pub enum ObserveError {
     #[error("cannot open the flow log {path}: {error}")]
     FlowLog {
         /// The file.
+        path: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The admin socket cannot be made.
+    #[error("cannot take the admin socket {path}: {error}")]
+    Admin {
+        /// Its name.
         path: PathBuf,
         /// What the kernel says.
         error: io::Error,
@@ -156,6 +169,7 @@ pub(crate) struct Totals {
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     metrics: Option<TcpListener>,
+    admin: Option<AdminSocket>,
 }
 
 impl Windows {
@@ -171,18 +185,39 @@ impl Windows {
             let listener = listener.map_err(|error| ObserveError::Metrics { at, error })?;
             windows.metrics = Some(listener);
         }
+        if let Some(admin) = &config.admin {
+            let path = admin.socket.clone();
+            let socket = AdminSocket::open(&path);
+            windows.admin = Some(socket.map_err(|error| ObserveError::Admin { path, error })?);
+        }
         Ok(windows)
     }
 
     /// Begins to answer, in a thread of its own.
     pub(crate) fn serve(self, monitor: Monitor) -> Result<Served, ObserveError> {
-        let Some(listener) = self.metrics else { return Ok(Served(None)) };
+        if self.metrics.is_none() && self.admin.is_none() {
+            return Ok(Served(None));
+        }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
+        let (metrics, admin) = {
+            // Where the listeners are to be watched.
+            let _inside = runtime.enter();
+            let metrics = self.metrics.map(tokio::net::TcpListener::from_std).transpose()?;
+            let admin = self.admin.map(|socket| {
+                tokio::net::UnixListener::from_std(socket.listener)
+                    .map(|listener| (listener, socket.name))
+            });
+            (metrics, admin.transpose()?)
+        };
         let serve = async move {
-            match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => drop(tokio::spawn(http::serve(listener, monitor))),
-                Err(error) => tracing::error!(%error, "metrics cannot be served"),
+            if let Some(listener) = metrics {
+                tokio::spawn(http::serve(listener, monitor.clone()));
+            }
+            let mut _name = None;
+            if let Some((listener, name)) = admin {
+                _name = Some(name);
+                tokio::spawn(admin::serve(listener, monitor));
             }
             // Dropping the other end says it as well.
             let _ = stopped.await;

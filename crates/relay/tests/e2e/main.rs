@@ -3,6 +3,7 @@
 //! Without the right to create namespaces each test says that it was skipped.
 
 mod accounts;
+mod admin;
 mod boundaries;
 mod death;
 mod ends;

@@ -65,7 +65,9 @@ fn exchange(world: &World, bytes: usize) {
 fn some_flows(world: &World) {
     exchange(world, 4 << 20);
     exchange(world, 10);
-    let (near, mut far) = world.pair(SERVER[1]);
+    let (mut near, mut far) = world.pair(SERVER[1]);
+    near.write_all(b"x").unwrap();
+    far.read_exact(&mut [0]).unwrap();
     abort(near);
     assert!(far.read(&mut [0]).is_err());
     assert_reset(world.connect(SocketAddr::new(ip(SERVER[0]), 9)));
@@ -92,8 +94,8 @@ fn metrics_are_the_counters_and_name_no_subscriber() {
     assert_eq!(of("leg_rtt_seconds_count{leg=\"client\"}"), Some(4.0), "{text}");
     assert_eq!(of("connect_seconds_count"), Some(3.0));
     assert_eq!(of("flow_duration_seconds_count"), Some(4.0));
-    assert_eq!(of("leg_delivery_rate_bytes_per_second_count{leg=\"server\"}"), Some(2.0));
-    assert_eq!(of("leg_retransmitted_ratio_count{leg=\"server\"}"), Some(2.0));
+    assert_eq!(of("leg_delivery_rate_bytes_per_second_count{leg=\"server\"}"), Some(3.0));
+    assert_eq!(of("leg_retransmitted_ratio_count{leg=\"server\"}"), Some(3.0));
     assert_eq!(of("heartbeat_age_seconds{worker=\"0\"}").map(|age| age < 10.0), Some(true));
     assert!(of("start_time_seconds").unwrap() > 1.7e9);
     assert!(metrics["midspan_steer_verdicts_total{verdict=\"split\"}"] >= 5.0);

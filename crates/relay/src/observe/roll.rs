@@ -1,0 +1,117 @@
+//! The open flows of all workers, as one who asks again and again sees them.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use midspan_observe::admin::{Flow, Flows, MOST_FLOWS, Order};
+use midspan_split::PerLeg;
+use tokio::sync::oneshot;
+
+use super::asked::{Ask, Brief};
+use crate::shared::{Monitor, raise};
+use crate::slab::Key;
+
+/// What one connection to the admin socket has seen of flows, to tell what has moved since.
+#[derive(Debug, Default)]
+pub(super) struct Roll {
+    /// Bytes each way, and when that was.
+    seen: HashMap<(usize, Key), (u64, u64, Instant)>,
+}
+
+/// A worker has ended.
+pub(super) struct Gone;
+
+impl Roll {
+    pub(super) async fn call(
+        &mut self,
+        monitor: &Monitor,
+        order: Order,
+        most: usize,
+    ) -> Result<Flows, Gone> {
+        let workers = monitor.0.ends.len();
+        let mut all = Vec::new();
+        let asked: Vec<_> = (0..workers).map(|worker| ask(monitor, worker, Ask::Scan)).collect();
+        for (worker, answer) in asked.into_iter().enumerate() {
+            all.extend(answer.await.map_err(|_| Gone)?.into_iter().map(|brief| (worker, brief)));
+        }
+        let mut seen = HashMap::with_capacity(all.len());
+        let mut flows: Vec<(Key, Flow)> = Vec::with_capacity(all.len());
+        for (worker, brief) in all {
+            let place = (worker, brief.key);
+            let rates = rates(&brief, self.seen.get(&place));
+            let up = brief.totals.client.received;
+            let down = brief.totals.server.received;
+            seen.insert(place, (up, down, brief.seen));
+            flows.push((brief.key, described(monitor, worker, &brief, rates)));
+        }
+        self.seen = seen;
+        let open = flows.len();
+        flows.sort_by(|(_, a), (_, b)| rank(order, b).total_cmp(&rank(order, a)));
+        flows.truncate(most.min(MOST_FLOWS));
+        for worker in 0..workers {
+            let mut own: Vec<_> =
+                flows.iter_mut().filter(|(_, flow)| flow.worker == worker).collect();
+            let keys = own.iter().map(|(key, _)| *key).collect();
+            let legs =
+                ask(monitor, worker, |reply| Ask::Detail(keys, reply)).await.map_err(|_| Gone)?;
+            for ((_, flow), PerLeg { client, server }) in own.iter_mut().zip(legs) {
+                (flow.client_leg, flow.server_leg) = (client, server);
+            }
+        }
+        Ok(Flows { open, flows: flows.into_iter().map(|(_, flow)| flow).collect() })
+    }
+}
+
+fn ask<T>(
+    monitor: &Monitor,
+    worker: usize,
+    ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
+) -> oneshot::Receiver<T> {
+    let (reply, answer) = oneshot::channel();
+    let end = &monitor.0.ends[worker];
+    end.questions.leave(ask(reply));
+    raise(&end.wake);
+    answer
+}
+
+/// Bytes a second each way: since it was last seen, or since it began.
+fn rates(brief: &Brief, before: Option<&(u64, u64, Instant)>) -> (f64, f64) {
+    let (up, down, since) = before.copied().unwrap_or((0, 0, brief.story.start));
+    let seconds = brief.seen.saturating_duration_since(since).as_secs_f64();
+    // Two questions at once tell nothing of what moves.
+    let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds.max(1e-3);
+    (rate(brief.totals.client.received, up), rate(brief.totals.server.received, down))
+}
+
+fn described(
+    monitor: &Monitor,
+    worker: usize,
+    brief: &Brief,
+    (rate_up, rate_down): (f64, f64),
+) -> Flow {
+    let (client, server) = (brief.totals.client, brief.totals.server);
+    Flow {
+        worker,
+        client: monitor.0.observer.naming.of(brief.story.client),
+        server: brief.story.server,
+        age_s: brief.seen.saturating_duration_since(brief.story.start).as_secs_f64(),
+        connected: brief.story.connected.is_some(),
+        bytes_up: client.received,
+        bytes_down: server.received,
+        rate_up,
+        rate_down,
+        buffered: (client.received - server.sent.min(client.received))
+            + (server.received - client.sent.min(server.received)),
+        client_leg: None,
+        server_leg: None,
+    }
+}
+
+/// What comes first has most of it.
+fn rank(order: Order, flow: &Flow) -> f64 {
+    match order {
+        Order::Rate => flow.rate_up + flow.rate_down,
+        Order::Bytes => (flow.bytes_up + flow.bytes_down) as f64,
+        Order::Age => flow.age_s,
+    }
+}
