@@ -17,7 +17,7 @@ version=${1-6.1}
 programs() {
     cat <<'TEXT'
 midspan-steer --lib
-midspan-relay --test=e2e --skip storm::
+midspan-relay --test=e2e --skip storm:: --skip hostile::
 TEXT
 }
 

@@ -41,13 +41,13 @@ fn a_relay_killed_under_load_leaves_new_connections_working() {
         let cut = report.count(|outcome| outcome.end == End::Reset && outcome.opened > killed);
         let late = |outcome: &Outcome| outcome.opened > killed + NOTICED;
         report.all_are_whole("opened after half a second", late);
-        assert!(report.count(|outcome| late(outcome) && outcome.opened < again) > 50, "{report}");
+        assert!(report.count(|outcome| late(outcome) && outcome.opened < again) > 10, "{report}");
         // Those that were unsplit when the new relay came go on.
         assert!(
             report.count(|outcome| late(outcome) && outcome.opened > restarted) > 50,
             "{report}"
         );
-        assert!(split > 50, "the new relay has split {split}");
+        assert!(split > 10, "the new relay has split {split}");
         let counts = relay.until(|counts| counts["active"] == 0);
         add_up(&counts);
         assert_eq!(counts["closed"], counts["accepted"], "{counts:?}");
@@ -83,11 +83,11 @@ fn a_relay_stopped_under_load_lets_new_connections_pass() {
     assert!(report.count(waited) > 0, "nobody waited: {report}");
     let at_once = |outcome: &Outcome| late(outcome) && outcome.ended < resumed;
     let small = |outcome: &Outcome| outcome.size == Size::Small;
-    assert!(report.count(|outcome| at_once(outcome) && small(outcome)) > 50, "{report}");
+    assert!(report.count(|outcome| at_once(outcome) && small(outcome)) > 10, "{report}");
     let hung = report.count(|outcome| late(outcome) && small(outcome) && !at_once(outcome));
     assert_eq!(hung, 0, "{report}");
     assert!(after["pass_no_relay"] > before["pass_no_relay"], "{after:?}");
-    assert!(after["accepted"] > before["accepted"] + 50, "not split again: {after:?}");
+    assert!(after["accepted"] > before["accepted"] + 10, "not split again: {after:?}");
     let counts = relay.until(|counts| counts["active"] == 0);
     add_up(&counts);
 }
