@@ -125,7 +125,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.record {
         let table: Vec<String> = std::iter::once(header()).chain(runs.iter().map(row)).collect();
         let text = format!("{}\n\n{summary}", table.join("\n"));
-        let directory = record::keep("emu", &runs, &text)?;
+        let directory = record::keep("emu", &runs, &text, false)?;
         println!("kept in {}", directory.display());
     }
     Ok(())

@@ -2,17 +2,24 @@
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// Writes a run of benchmark `name` under `bench/runs/<date>-<name>/`; an earlier run of the same
-/// day is replaced. `raw` becomes one JSON object a line.
-pub(crate) fn keep<T: Serialize>(name: &str, raw: &[T], summary: &str) -> Result<PathBuf> {
-    let runs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("runs");
-    let directory = runs.join(format!("{}-{name}", today()?));
+/// day is replaced. `raw` becomes one JSON object a line. Where this is one piece of several, its
+/// command and machine are `added` to those of the others.
+pub(crate) fn keep<T: Serialize>(
+    name: &str,
+    raw: &[T],
+    summary: &str,
+    added: bool,
+) -> Result<PathBuf> {
+    let directory = directory(name)?;
     fs::create_dir_all(&directory)
         .with_context(|| format!("cannot create {}", directory.display()))?;
     let mut lines = String::new();
@@ -21,16 +28,36 @@ pub(crate) fn keep<T: Serialize>(name: &str, raw: &[T], summary: &str) -> Result
     }
     let arguments: Vec<String> = env::args().skip(1).map(quoted).collect();
     let command = format!("./run bench {}\n", arguments.join(" "));
-    for (file, text) in [
-        ("raw.jsonl", lines.as_str()),
-        ("summary.txt", summary),
-        ("machine.txt", &machine()),
-        ("command.txt", &command),
+    for (file, text, grows) in [
+        ("raw.jsonl", lines.as_str(), false),
+        ("summary.txt", summary, false),
+        ("machine.txt", &machine(), added),
+        ("command.txt", &command, added),
     ] {
         let path = directory.join(file);
+        let before =
+            if grows { fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
+        let text = before + text;
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(directory)
+}
+
+/// What today's recorded run of benchmark `name` has, if there is one.
+pub(crate) fn kept<T: DeserializeOwned>(name: &str) -> Result<Vec<T>> {
+    let path = directory(name)?.join("raw.jsonl");
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let runs = text.lines().map(serde_json::from_str).collect::<Result<_, _>>();
+    runs.with_context(|| format!("{} is of another version", path.display()))
+}
+
+fn directory(name: &str) -> Result<PathBuf> {
+    let runs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("runs");
+    Ok(runs.join(format!("{}-{name}", today()?)))
 }
 
 /// An argument as a shell takes it. Ours have no quotation marks.

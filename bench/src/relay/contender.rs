@@ -12,19 +12,25 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use midspan_sys::netns::Netns;
 use midspan_sys::process::{self, die_with_parent};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::world::{self, World};
 
 /// What stands in the middle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Contender {
     /// Midspan, connected to.
     Midspan,
     /// Midspan, which intercepts.
     MidspanTransparent,
+    /// Another build of Midspan, connected to.
+    Baseline,
+    /// Another build of Midspan, which intercepts.
+    BaselineTransparent,
     /// HAProxy with nothing set that need not be.
     Haproxy,
     /// HAProxy with splicing, large buffers and pipes, a thread and a listener per core.
@@ -36,9 +42,11 @@ pub(super) enum Contender {
 }
 
 impl Contender {
-    pub(super) const ALL: [Contender; 6] = [
+    pub(super) const ALL: [Contender; 8] = [
         Contender::Midspan,
         Contender::MidspanTransparent,
+        Contender::Baseline,
+        Contender::BaselineTransparent,
         Contender::Haproxy,
         Contender::HaproxyTuned,
         Contender::Nginx,
@@ -49,6 +57,8 @@ impl Contender {
         match self {
             Contender::Midspan => "Midspan, explicit",
             Contender::MidspanTransparent => "Midspan, transparent",
+            Contender::Baseline => "baseline, explicit",
+            Contender::BaselineTransparent => "baseline, transparent",
             Contender::Haproxy => "HAProxy, as shipped",
             Contender::HaproxyTuned => "HAProxy, tuned",
             Contender::Nginx => "nginx, as shipped",
@@ -60,12 +70,18 @@ impl Contender {
         matches!(self, Contender::Midspan | Contender::MidspanTransparent)
     }
 
+    pub(super) fn is_baseline(self) -> bool {
+        matches!(self, Contender::Baseline | Contender::BaselineTransparent)
+    }
+
+    /// Whether it takes connections that are made to the server.
+    fn is_transparent(self) -> bool {
+        matches!(self, Contender::MidspanTransparent | Contender::BaselineTransparent)
+    }
+
     /// Whom the client connects to.
     pub(super) fn target(self) -> std::net::SocketAddr {
-        match self {
-            Contender::MidspanTransparent => world::service(),
-            _ => world::at_proxy(),
-        }
+        if self.is_transparent() { world::service() } else { world::at_proxy() }
     }
 
     /// Whether its program is installed.
@@ -76,9 +92,9 @@ impl Contender {
             command.status().is_ok_and(|status| status.success())
         };
         match self {
-            Contender::Midspan | Contender::MidspanTransparent => true,
+            _ if self.is_midspan() || self.is_baseline() => true,
             Contender::Haproxy | Contender::HaproxyTuned => works("haproxy"),
-            Contender::Nginx | Contender::NginxTuned => works("nginx"),
+            _ => works("nginx"),
         }
     }
 
@@ -86,10 +102,10 @@ impl Contender {
         let (listen, to) = (world::at_proxy(), world::service());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         match self {
-            Contender::Midspan => {
+            Contender::Midspan | Contender::Baseline => {
                 format!("[[forward]]\nlisten = \"{listen}\"\nto = \"{to}\"\n")
             }
-            Contender::MidspanTransparent => {
+            Contender::MidspanTransparent | Contender::BaselineTransparent => {
                 format!("clients = [\"{}\"]\ninterception = \"bpf\"\npin = false\n", world::CLIENTS)
             }
             Contender::Haproxy => include_str!("../../peers/haproxy.cfg")
@@ -133,11 +149,6 @@ impl Running {
         let manager = UnixDatagram::bind(&ready)?;
         manager.set_nonblocking(true)?;
         let mut command = match contender {
-            Contender::Midspan | Contender::MidspanTransparent => {
-                let mut command = Command::new(midspan);
-                command.arg("relay").arg("--config").arg(&path).env("NOTIFY_SOCKET", &ready);
-                command
-            }
             Contender::Haproxy | Contender::HaproxyTuned => {
                 let mut command = process::command("haproxy");
                 command.arg("-db").arg("-f").arg(&path);
@@ -146,6 +157,11 @@ impl Running {
             Contender::Nginx | Contender::NginxTuned => {
                 let mut command = process::command("nginx");
                 command.arg("-p").arg(directory.path()).arg("-c").arg(&path);
+                command
+            }
+            _ => {
+                let mut command = Command::new(midspan);
+                command.arg("relay").arg("--config").arg(&path).env("NOTIFY_SOCKET", &ready);
                 command
             }
         };
@@ -157,7 +173,7 @@ impl Running {
         let deadline = Instant::now() + PATIENCE;
         let mut word = [0; 256];
         loop {
-            let is_ready = match contender.is_midspan() {
+            let is_ready = match contender.is_midspan() || contender.is_baseline() {
                 true => {
                     manager.recv(&mut word).is_ok_and(|read| word[..read].starts_with(b"READY=1"))
                 }

@@ -83,15 +83,18 @@ pub(super) fn bulk(
     let received = Arc::new(AtomicU64::new(0));
     let streams: Vec<TcpStream> =
         (0..flows).map(|_| connect(&world.client, to)).collect::<io::Result<_>>()?;
+    let ended = Arc::new(AtomicU64::new(0));
     let readers: Vec<JoinHandle<()>> = streams
         .iter()
         .map(|stream| {
             let (mut stream, received) = (stream.try_clone()?, received.clone());
+            let ended = ended.clone();
             Ok(thread::spawn(move || {
                 let mut chunk = vec![0; CHUNK];
                 while let Ok(read @ 1..) = stream.read(&mut chunk) {
                     received.fetch_add(read as u64, Ordering::Relaxed);
                 }
+                ended.fetch_add(1, Ordering::Relaxed);
             }))
         })
         .collect::<io::Result<_>>()?;
@@ -100,13 +103,17 @@ pub(super) fn bulk(
     let (begin, before) = (Instant::now(), received.load(Ordering::Relaxed));
     thread::sleep(time);
     let result = (received.load(Ordering::Relaxed) - before, begin.elapsed());
+    let ended = ended.load(Ordering::Relaxed);
     for stream in &streams {
         let _ = stream.shutdown(Shutdown::Both);
     }
     for reader in readers {
         let _ = reader.join();
     }
-    Ok(result)
+    match ended {
+        0 => Ok(result),
+        some => Err(io::Error::other(format!("{some} of {flows} flows ended by themselves"))),
+    }
 }
 
 /// Connections opened, used once and closed per second.
@@ -165,6 +172,7 @@ pub(super) fn messages(
     to: SocketAddr,
     count: usize,
     time: Duration,
+    measured: impl FnOnce(),
 ) -> io::Result<Messages> {
     let stop = AtomicBool::new(false);
     let measuring = AtomicBool::new(false);
@@ -174,6 +182,7 @@ pub(super) fn messages(
         let asking: Vec<_> =
             streams.iter().map(|stream| scope.spawn(|| ask(stream, &stop, &measuring))).collect();
         thread::sleep(WARM_UP);
+        measured();
         measuring.store(true, Ordering::Relaxed);
         let begin = Instant::now();
         thread::sleep(time);

@@ -2,6 +2,7 @@
 
 mod contender;
 mod load;
+mod summary;
 mod world;
 
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use clap::Args;
 use midspan_sys::userns;
 use midspan_units::Span;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::record;
 use contender::{Contender, Running};
@@ -38,13 +39,23 @@ pub(crate) struct Options {
     #[arg(long = "contender", value_enum)]
     contenders: Vec<Contender>,
 
+    /// Another build of Midspan's program, measured beside this one.
+    #[arg(long)]
+    baseline: Option<PathBuf>,
+
     /// Keep raw results, summary, machine and command under bench/runs.
     #[arg(long)]
     record: bool,
+
+    /// Keep what today's recorded run has of other figures, so that it can be made in pieces.
+    #[arg(long, requires = "record")]
+    add: bool,
 }
 
 /// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 enum Figure {
     /// Throughput of one flow.
@@ -88,7 +99,12 @@ impl Figure {
                 &[("Gbit/s", true), ("CPU s per GB", false)]
             }
             Figure::Connections => &[("connections/s", true), ("CPU us each", false)],
-            Figure::Messages => &[("messages/s", true), ("p50 us", false), ("p99 us", false)],
+            Figure::Messages => &[
+                ("messages/s", true),
+                ("p50 us", false),
+                ("p99 us", false),
+                ("CPU us each", false),
+            ],
             Figure::Idle => &[("bytes per connection", false)],
         }
     }
@@ -106,13 +122,16 @@ impl Figure {
 }
 
 /// One run's numbers, one JSON object a line in the raw results.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Run {
     figure: Figure,
     contender: Contender,
     repetition: u32,
-    /// In the order of the figure's quantities.
+    /// In the order of the figure's quantities; none if the run failed.
     values: Vec<f64>,
+    /// Why it failed: a contender of which this happened gets no number for the figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -123,39 +142,69 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?;
     let midspan = build()?;
     let figures = if options.figures.is_empty() { &Figure::ALL[..] } else { &options.figures };
+    let programs = Programs { own: midspan, baseline: options.baseline.clone() };
     let wanted =
         if options.contenders.is_empty() { &Contender::ALL[..] } else { &options.contenders };
+    let wanted = wanted.iter().filter(|one| !one.is_baseline() || programs.baseline.is_some());
     let (contenders, absent): (Vec<Contender>, Vec<Contender>) =
-        wanted.iter().partition(|contender| contender.is_here());
-    for contender in absent {
+        wanted.partition(|contender| contender.is_here());
+    for contender in &absent {
         eprintln!("{} is left out: it is not installed", contender.name());
     }
+    if contenders.is_empty() {
+        bail!("nobody is left to be measured");
+    }
     let mut runs = Vec::new();
+    if options.add {
+        runs = record::kept::<Run>("relay")?;
+        runs.retain(|run| !figures.contains(&run.figure));
+    }
     for repetition in 0..options.repetitions {
         for &figure in figures {
             // Each goes first in turn, so that what changes with time hits all alike.
             let first = repetition as usize % contenders.len();
             for &contender in contenders[first..].iter().chain(&contenders[..first]) {
-                let values = measure(figure, contender, &midspan, options.time.into())
-                    .with_context(|| format!("{}, {}", figure.title(), contender.name()))?;
-                eprintln!(
-                    "{}, {}, repetition {}: {}",
-                    figure.title(),
-                    contender.name(),
-                    repetition + 1,
-                    said(figure, &values)
-                );
-                runs.push(Run { figure, contender, repetition, values });
+                let (title, name) = (figure.title(), contender.name());
+                let measured = measure(figure, contender, &programs, options.time.into());
+                let (values, failed) = match measured {
+                    Ok(values) => (values, None),
+                    Err(error) => (Vec::new(), Some(format!("{error:#}"))),
+                };
+                let said = match &failed {
+                    None => summary::said(figure, &values),
+                    Some(reason) => format!("failed: {reason}"),
+                };
+                eprintln!("{title}, {name}, repetition {}: {said}", repetition + 1);
+                runs.push(Run { figure, contender, repetition, values, failed });
             }
         }
     }
-    let summary = summary(&runs);
+    runs.sort_by_key(|run| (run.figure, run.repetition));
+    let mut summary = summary::of(&runs);
+    for contender in absent {
+        summary += &format!("{} was not installed.\n", contender.name());
+    }
     print!("\n{summary}");
     if options.record {
-        let directory = record::keep("relay", &runs, &summary)?;
+        let directory = record::keep("relay", &runs, &summary, options.add)?;
         println!("kept in {}", directory.display());
     }
-    Ok(())
+    match runs.iter().filter(|run| run.failed.is_some()).count() {
+        0 => Ok(()),
+        failed => bail!("{failed} runs failed; the contenders concerned have no number"),
+    }
+}
+
+/// Midspan's programs.
+struct Programs {
+    own: PathBuf,
+    baseline: Option<PathBuf>,
+}
+
+impl Programs {
+    fn of(&self, contender: Contender) -> &Path {
+        self.baseline.as_ref().filter(|_| contender.is_baseline()).unwrap_or(&self.own)
+    }
 }
 
 /// Midspan's own program, built beside this one.
@@ -173,7 +222,7 @@ fn build() -> Result<PathBuf> {
 fn measure(
     figure: Figure,
     contender: Contender,
-    midspan: &Path,
+    programs: &Programs,
     time: Duration,
 ) -> Result<Vec<f64>> {
     let world = World::build()?;
@@ -183,7 +232,7 @@ fn measure(
         Figure::Messages | Figure::Idle => Service::Echo,
     };
     let _server = Server::start(&world, service)?;
-    let running = Running::start(contender, &world, midspan)?;
+    let running = Running::start(contender, &world, programs.of(contender))?;
     let to = contender.target();
     match figure {
         Figure::Bulk1 | Figure::Bulk16 | Figure::Bulk64 => {
@@ -205,8 +254,12 @@ fn measure(
             Ok(vec![rate, busy.as_secs_f64() * 1e6 / all])
         }
         Figure::Messages => {
-            let answered = load::messages(&world, to, figure.flows(), time)?;
-            Ok(vec![answered.rate, answered.p50, answered.p99])
+            let mut busy = Duration::ZERO;
+            let started = || busy = running.busy();
+            let answered = load::messages(&world, to, figure.flows(), time, started)?;
+            let busy = running.busy().saturating_sub(busy).as_secs_f64();
+            let all = answered.rate * time.as_secs_f64();
+            Ok(vec![answered.rate, answered.p50, answered.p99, busy * 1e6 / all])
         }
         Figure::Idle => {
             // The first few make it allocate what it has once.
@@ -216,83 +269,5 @@ fn measure(
             let grown = running.memory().saturating_sub(before);
             Ok(vec![grown as f64 / figure.flows() as f64])
         }
-    }
-}
-
-fn said(figure: Figure, values: &[f64]) -> String {
-    let all = figure.quantities().iter().zip(values);
-    let all: Vec<String> =
-        all.map(|((name, _), value)| format!("{} {name}", digits(*value))).collect();
-    all.join(", ")
-}
-
-fn digits(value: f64) -> String {
-    match value {
-        v if v >= 100.0 => format!("{v:.0}"),
-        v if v >= 10.0 => format!("{v:.1}"),
-        v => format!("{v:.3}"),
-    }
-}
-
-/// A table for each figure: medians, and how often Midspan's is each peer's, from the repetitions'
-/// own ratios, with their range.
-fn summary(runs: &[Run]) -> String {
-    let mut text = String::new();
-    let mut figures: Vec<Figure> = runs.iter().map(|run| run.figure).collect();
-    figures.sort();
-    figures.dedup();
-    for figure in figures {
-        text += &format!("{}\n", figure.title());
-        let mut contenders: Vec<Contender> =
-            runs.iter().filter(|run| run.figure == figure).map(|run| run.contender).collect();
-        contenders.sort();
-        contenders.dedup();
-        let (own, more_is_better) = (0, figure.quantities()[0].1);
-        for contender in contenders {
-            let of = |contender| {
-                runs.iter().filter(move |run| run.figure == figure && run.contender == contender)
-            };
-            let medians: Vec<String> = (0..figure.quantities().len())
-                .map(|quantity| {
-                    let name = figure.quantities()[quantity].0;
-                    let value = median(of(contender).map(|run| run.values[quantity]).collect());
-                    format!("{:>9} {name:<14}", digits(value))
-                })
-                .collect();
-            let ratios = |midspan: Contender| -> Option<String> {
-                let ratios: Vec<f64> = of(midspan)
-                    .filter_map(|run| {
-                        let other = of(contender).find(|one| one.repetition == run.repetition)?;
-                        let ratio = run.values[own] / other.values[own];
-                        Some(if more_is_better { ratio } else { 1.0 / ratio })
-                    })
-                    .collect();
-                let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-                let most = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                (!ratios.is_empty() && contender != midspan)
-                    .then(|| format!("{:.2} x ({least:.2} - {most:.2})", median(ratios)))
-            };
-            let beside = match contender.is_midspan() {
-                true => String::new(),
-                false => [Contender::Midspan, Contender::MidspanTransparent]
-                    .into_iter()
-                    .filter_map(|midspan| Some(format!("{}: {}", midspan.name(), ratios(midspan)?)))
-                    .collect::<Vec<_>>()
-                    .join("; "),
-            };
-            let line = format!("  {:<22}{}  {beside}", contender.name(), medians.concat());
-            text += &format!("{}\n", line.trim_end());
-        }
-        text.push('\n');
-    }
-    text + "x: Midspan over that peer, better above 1; median of the repetitions' ratios (least - most).\n"
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
     }
 }
