@@ -1,7 +1,7 @@
 //! One split flow with its two sockets.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +9,7 @@ use midspan_observe::subscriber;
 use midspan_split::{
     Cause, Flow, Leg, Mover, Patience, PerLeg, Stillness, Verdict, Watermarks, Way,
 };
+use midspan_sys::ring::Outgoing;
 use midspan_units::Time;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -17,7 +18,9 @@ use rustix::net::{SendFlags, Shutdown, shutdown, sockopt};
 use crate::config::Forward;
 use crate::counters::{Count, Counters};
 use crate::observe::Totals;
+use crate::outbox::Outbox;
 use crate::pool::Pool;
+use crate::slab::Key;
 use crate::store::{Read, Store, Write};
 
 /// Bytes that a flow may move in each direction before other flows get their turn.
@@ -123,6 +126,8 @@ struct Socket {
 struct Lane {
     store: Store,
     mover: Mover,
+    /// What is held is in the outbox.
+    posted: bool,
 }
 
 /// What a flow wants after a turn.
@@ -149,7 +154,7 @@ impl LiveFlow {
         others: Others,
         connect_due: Instant,
     ) -> Self {
-        let lane = || Lane { store: Store::Empty, mover: Mover::new() };
+        let lane = || Lane { store: Store::Empty, mover: Mover::new(), posted: false };
         LiveFlow {
             flow: Flow::new(marks),
             sockets: PerLeg { client: Socket::new(client_leg), server: Socket::new(server_leg) },
@@ -265,23 +270,64 @@ impl LiveFlow {
     }
 
     /// Does what can be done now, up to a fair share.
-    pub(crate) fn turn(&mut self, pool: &mut Pool, counters: &Counters) -> Next {
+    pub(crate) fn turn(
+        &mut self,
+        key: Key,
+        pool: &mut Pool,
+        outbox: &mut Outbox,
+        counters: &Counters,
+    ) -> Next {
         let mut next = Next::Wait;
         for from in Leg::BOTH {
             if self.flow.verdict() != Verdict::Continue {
                 break;
             }
-            match (next, self.pump(from, pool, counters)) {
+            match (next, self.pump(from, key, pool, outbox, counters)) {
                 // With another turn comes another try for a buffer.
                 (Next::Turn, _) | (_, Next::Wait) => {}
                 (_, wanted) => next = wanted,
             }
         }
+        self.next(next)
+    }
+
+    /// What the flow wants, which is this as long as it goes on.
+    fn next(&self, next: Next) -> Next {
         match self.flow.verdict() {
             Verdict::Continue => next,
             Verdict::Close => Next::Close,
             Verdict::Abort(cause) => Next::Abort(cause),
         }
+    }
+
+    /// What this leg has in the outbox.
+    pub(crate) fn outgoing(&self, to: Leg) -> Option<Outgoing<'_>> {
+        let lane = &self.lanes[to.other()];
+        let data = lane.store.copied().filter(|_| lane.posted)?;
+        let more = self.sockets[to.other()].finishing;
+        Some(Outgoing { socket: self.sockets[to].fd.as_fd(), data, more })
+    }
+
+    /// Takes in what sending this leg's part of the outbox came to.
+    pub(crate) fn sent_out(
+        &mut self,
+        to: Leg,
+        sent: Result<usize, Errno>,
+        pool: &mut Pool,
+        counters: &Counters,
+    ) -> Next {
+        let from = to.other();
+        self.lanes[from].posted = false;
+        if matches!(sent, Err(Errno::CANCELED | Errno::INTR)) {
+            return self.next(Next::Turn);
+        }
+        let written = self.lanes[from].store.sent(sent);
+        self.written(to, written, counters);
+        self.lanes[from].store.release_if_empty(pool);
+        self.end(to);
+        let reads = self.sockets[from].readable && self.flow.may_read(from) > 0;
+        let writes = self.sockets[to].writable && self.flow.to_write(to) > 0;
+        self.next(if reads || writes { Next::Turn } else { Next::Wait })
     }
 
     /// Gives back what the flow has borrowed, and makes the sockets ready to be closed, by
@@ -302,11 +348,21 @@ impl LiveFlow {
     }
 
     /// Moves one direction's bytes and its end.
-    fn pump(&mut self, from: Leg, pool: &mut Pool, counters: &Counters) -> Next {
+    fn pump(
+        &mut self,
+        from: Leg,
+        key: Key,
+        pool: &mut Pool,
+        outbox: &mut Outbox,
+        counters: &Counters,
+    ) -> Next {
         let (to, before) = (from.other(), self.flow.total_received(from));
         let mut next = Next::Wait;
         loop {
-            self.write(to, counters);
+            self.write(to, key, outbox, counters);
+            if self.lanes[from].posted {
+                break;
+            }
             if self.flow.total_received(from) - before >= TURN {
                 next = Next::Turn;
                 break;
@@ -352,7 +408,12 @@ impl LiveFlow {
             Read::Some { bytes, dry } => {
                 self.flow.received(from, bytes as u64);
                 received(counters, from).add(bytes as u64);
-                socket.readable = !dry || socket.stops_short;
+                // All before the FIN was there when it was told, and now has been read.
+                let ends = dry && socket.finishing && !socket.urgent;
+                socket.readable = !dry || socket.stops_short && !ends;
+                if ends {
+                    self.flow.end_of_stream(from);
+                }
                 None
             }
             Read::Dry => {
@@ -378,21 +439,30 @@ impl LiveFlow {
         }
     }
 
-    /// Writes what is held for a leg, as far as it goes.
-    fn write(&mut self, to: Leg, counters: &Counters) {
-        // More is sure to come, if only the FIN, and goes with the last of it.
-        let from = &self.sockets[to.other()];
-        let more = from.finishing && from.readable;
-        let (socket, lane) = (&mut self.sockets[to], &mut self.lanes[to.other()]);
-        while socket.writable && self.flow.to_write(to) > 0 {
-            match lane.store.write(&socket.fd, more) {
-                Write::Some { bytes, full } => {
-                    self.flow.sent(to, bytes as u64);
-                    sent(counters, to).add(bytes as u64);
-                    socket.writable = !full;
-                }
-                Write::Failed => self.flow.fail(Cause::Reset(to)),
+    /// Writes what is held for a leg, as far as it goes, or has it written with others' soon.
+    fn write(&mut self, to: Leg, key: Key, outbox: &mut Outbox, counters: &Counters) {
+        let from = to.other();
+        while self.sockets[to].writable && self.flow.to_write(to) > 0 {
+            let lane = &mut self.lanes[from];
+            lane.posted = lane.posted || lane.store.copied().is_some() && outbox.post(key, to);
+            if lane.posted {
+                break;
             }
+            // More is sure to come, if only the FIN, and goes with the last of it.
+            let more = self.sockets[from].finishing;
+            let written = lane.store.write(&self.sockets[to].fd, more);
+            self.written(to, written, counters);
+        }
+    }
+
+    fn written(&mut self, to: Leg, written: Write, counters: &Counters) {
+        match written {
+            Write::Some { bytes, full } => {
+                self.flow.sent(to, bytes as u64);
+                sent(counters, to).add(bytes as u64);
+                self.sockets[to].writable = !full;
+            }
+            Write::Failed => self.flow.fail(Cause::Reset(to)),
         }
     }
 

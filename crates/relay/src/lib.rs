@@ -16,6 +16,7 @@ mod greeting;
 mod interception;
 mod observe;
 mod opening;
+mod outbox;
 mod pool;
 mod proxy_protocol;
 mod relay;

@@ -257,8 +257,8 @@ impl Descriptors {
     fn of(limit: u64, workers: usize) -> Descriptors {
         /// Standard streams, signals, nft or BPF, logs.
         const PROGRAM: u64 = 64;
-        /// epoll, wake-up, listeners, a connection to be refused.
-        const WORKER: u64 = 6;
+        /// epoll, io_uring, wake-up, listeners, a connection to be refused.
+        const WORKER: u64 = 7;
         let pipes_per_worker = limit / 8 / workers as u64;
         let taken = PROGRAM + workers as u64 * (WORKER + 2 * pipes_per_worker);
         let flows = limit.saturating_sub(taken) / 2;

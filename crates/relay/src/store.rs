@@ -84,7 +84,7 @@ impl Store {
                 if room == 0 {
                     return Read::Full;
                 }
-                match retry(|| rustix::io::read(&source, &mut *space)) {
+                match retry(|| receive(&source, &mut *space, RecvFlags::empty())) {
                     Ok(0) => Read::End,
                     Ok(bytes) => {
                         held.end += bytes;
@@ -124,18 +124,8 @@ impl Store {
         match self {
             Store::Empty => Write::Some { bytes: 0, full: false },
             Store::Buffer { buffer, held } => {
-                let data = &buffer[held.clone()];
-                let more = if more { SendFlags::MORE } else { SendFlags::empty() };
-                let flags = SendFlags::NOSIGNAL | more;
-                let sent = retry(|| rustix::net::send(&destination, data, flags));
-                let result = outcome(sent, held.len());
-                if let Write::Some { bytes, .. } = result {
-                    held.start += bytes;
-                    if held.start == held.end {
-                        *held = 0..0;
-                    }
-                }
-                result
+                let sent = send(destination, &buffer[held.clone()], more);
+                self.sent(sent)
             }
             Store::Pipe { pipe, held } => {
                 let more = if more { SpliceFlags::MORE } else { SpliceFlags::empty() };
@@ -152,6 +142,29 @@ impl Store {
                 result
             }
         }
+    }
+
+    /// What is held in a buffer, to be sent by other means than [`Store::write`].
+    pub(crate) fn copied(&self) -> Option<&[u8]> {
+        match self {
+            Store::Buffer { buffer, held } => Some(&buffer[held.clone()]),
+            Store::Empty | Store::Pipe { .. } => None,
+        }
+    }
+
+    /// What became of sending what is [copied](Store::copied).
+    pub(crate) fn sent(&mut self, sent: Result<usize, Errno>) -> Write {
+        let Store::Buffer { held, .. } = self else {
+            return Write::Some { bytes: 0, full: false };
+        };
+        let result = outcome(sent, held.len());
+        if let Write::Some { bytes, .. } = result {
+            held.start += bytes;
+            if held.start == held.end {
+                *held = 0..0;
+            }
+        }
+        result
     }
 
     /// Gives back a pipe that nothing is held in.
@@ -195,7 +208,18 @@ fn outcome(sent: Result<usize, Errno>, held: usize) -> Write {
 }
 
 fn peek(source: impl AsFd) -> Result<usize, Errno> {
-    rustix::net::recv(source, &mut [0], RecvFlags::PEEK).map(|(read, _)| read)
+    receive(source, &mut [0], RecvFlags::PEEK)
+}
+
+fn receive(source: impl AsFd, space: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
+    rustix::net::recv(source, space, flags).map(|(read, _)| read)
+}
+
+/// Sends as much as there is room for. With `more`, which must then come soon, the kernel keeps back
+/// what does not fill a segment.
+pub(crate) fn send(destination: impl AsFd, data: &[u8], more: bool) -> Result<usize, Errno> {
+    let more = if more { SendFlags::MORE } else { SendFlags::empty() };
+    retry(|| rustix::net::send(&destination, data, SendFlags::NOSIGNAL | more))
 }
 
 fn retry(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {

@@ -24,6 +24,7 @@ use crate::greeting::{Greeted, Greetings};
 use crate::interception::is_probe;
 use crate::observe::Asked;
 use crate::opening::Opening;
+use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::proxy_protocol::Ends;
 use crate::shared::{HeldSlot, Phase, Shared, lower};
@@ -115,6 +116,7 @@ pub(crate) struct Worker {
     marks: Watermarks,
     flows: Slab<LiveFlow>,
     pool: Pool,
+    outbox: Outbox,
     /// Flows with work to do, in turn.
     queue: VecDeque<Key>,
     /// Flows that wait for a buffer, first come first served.
@@ -161,6 +163,7 @@ impl Worker {
             marks: Watermarks::up_to(config.buffer.as_bytes()),
             flows: Slab::new(),
             pool: Pool::new(limit, config.buffer, shared.descriptors.pipes_per_worker),
+            outbox: Outbox::new(),
             queue: VecDeque::new(),
             waiting: VecDeque::new(),
             connects: VecDeque::new(),
@@ -285,28 +288,54 @@ impl Worker {
             let Some(flow) = self.flows.get_mut(key) else { continue };
             flow.queued = false;
             let counters = &self.shared.ends[self.index].counters;
-            match flow.turn(&mut self.pool, counters) {
-                Next::Wait => {}
-                Next::Turn => self.enqueue(key),
-                Next::Buffer if flow.waiting => {}
-                Next::Buffer => {
+            let next = flow.turn(key, &mut self.pool, &mut self.outbox, counters);
+            self.go_on(key, next);
+            if self.outbox.is_full() {
+                self.send_out();
+            }
+        }
+        self.send_out();
+        self.wake_waiting();
+        self.counters().buffered.set(self.pool.used());
+        self.counters().pipes.set(self.pool.pipes() as u64);
+    }
+
+    /// Does what a flow wants after a turn.
+    fn go_on(&mut self, key: Key, next: Next) {
+        let counters = &self.shared.ends[self.index].counters;
+        match next {
+            Next::Wait => {}
+            Next::Turn => self.enqueue(key),
+            Next::Buffer => {
+                if let Some(flow) = self.flows.get_mut(key).filter(|flow| !flow.waiting) {
                     flow.waiting = true;
                     counters.buffer_waits.add(1);
                     self.waiting.push_back(key);
                 }
-                Next::Close => {
-                    counters.closed.add(1);
-                    self.remove(key, None);
-                }
-                Next::Abort(cause) => {
-                    count_abort(counters, cause);
-                    self.remove(key, Some(cause));
-                }
+            }
+            Next::Close => {
+                counters.closed.add(1);
+                self.remove(key, None);
+            }
+            Next::Abort(cause) => {
+                count_abort(counters, cause);
+                self.remove(key, Some(cause));
             }
         }
-        self.wake_waiting();
-        self.counters().buffered.set(self.pool.used());
-        self.counters().pipes.set(self.pool.pipes() as u64);
+    }
+
+    /// Sends what is in the outbox.
+    fn send_out(&mut self) {
+        let flows = &self.flows;
+        let count = self.outbox.send(|key, to| flows.get(key)?.outgoing(to));
+        for index in 0..count {
+            let (key, to, sent) = self.outbox.result(index);
+            let Some(flow) = self.flows.get_mut(key) else { continue };
+            let counters = &self.shared.ends[self.index].counters;
+            let next = flow.sent_out(to, sent, &mut self.pool, counters);
+            self.go_on(key, next);
+        }
+        self.outbox.clear();
     }
 
     /// Lets flows that wait for a buffer try again, as many as there are buffers.

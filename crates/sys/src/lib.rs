@@ -8,6 +8,7 @@
 pub mod netlink;
 pub mod netns;
 pub mod process;
+pub mod ring;
 pub mod sockdiag;
 pub mod socket;
 pub mod sysctl;

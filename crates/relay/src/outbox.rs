@@ -1,0 +1,81 @@
+//! Copied data on its way out: what the flows of a round have to send goes in one system call.
+
+use std::os::fd::AsFd;
+
+use midspan_split::Leg;
+use midspan_sys::ring::{Outgoing, SendRing};
+use rustix::io::Errno;
+
+use crate::slab::Key;
+use crate::store::send;
+
+/// Legs that have something to be sent.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    /// None where the kernel has none for us: each flow then sends for itself, at once.
+    ring: Option<SendRing>,
+    legs: Vec<(Key, Leg)>,
+    results: Vec<Result<usize, Errno>>,
+}
+
+impl Outbox {
+    /// Sends of one call. As many buffers are in use meanwhile.
+    const MOST: u32 = 32;
+
+    pub(crate) fn new() -> Outbox {
+        let ring = SendRing::new(Self::MOST);
+        if let Err(error) = &ring {
+            tracing::debug!(%error, "no io_uring: each flow sends for itself");
+        }
+        let most = Self::MOST as usize;
+        let (legs, results) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        Outbox { ring: ring.ok(), legs, results }
+    }
+
+    /// Whether the turn of one more flow might find no place for both its legs.
+    pub(crate) fn is_full(&self) -> bool {
+        self.legs.len() + 2 > Self::MOST as usize
+    }
+
+    /// Takes note that a leg has something to be sent. False if it is to be sent at once.
+    pub(crate) fn post(&mut self, key: Key, to: Leg) -> bool {
+        let posts = self.ring.is_some();
+        if posts {
+            self.legs.push((key, to));
+        }
+        posts
+    }
+
+    /// Sends for all legs that still want it, and says for how many.
+    pub(crate) fn send<'a>(
+        &mut self,
+        outgoing: impl Fn(Key, Leg) -> Option<Outgoing<'a>>,
+    ) -> usize {
+        self.legs.retain(|&(key, to)| outgoing(key, to).is_some());
+        self.results.clear();
+        let mut all = self.legs.iter().filter_map(|&(key, to)| outgoing(key, to));
+        match &mut self.ring {
+            // One alone is sent faster by itself.
+            Some(ring) if self.legs.len() > 1 => self.results.extend_from_slice(ring.send(all)),
+            _ => {
+                let sent = |one: Outgoing<'_>| send(one.socket.as_fd(), one.data, one.more);
+                self.results.extend(all.next().map(sent));
+            }
+        }
+        if self.results.contains(&Err(Errno::CANCELED)) {
+            tracing::warn!("io_uring failed: each flow sends for itself from now on");
+            self.ring = None;
+        }
+        self.results.len()
+    }
+
+    /// What became of one of them: `ECANCELED` if it was not tried.
+    pub(crate) fn result(&self, index: usize) -> (Key, Leg, Result<usize, Errno>) {
+        let (key, to) = self.legs[index];
+        (key, to, self.results[index])
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.legs.clear();
+    }
+}
