@@ -123,7 +123,7 @@ impl Shared {
         place: Place,
         observer: Observer,
     ) -> io::Result<Shared> {
-        let descriptors = Descriptors::share_out(workers);
+        let descriptors = Descriptors::share_out(workers, forwards.len());
         let flows = descriptors.limit(&config);
         if let Some(wanted) = config.limits.flows
             && wanted > flows
@@ -237,7 +237,7 @@ pub(crate) struct Descriptors {
 impl Descriptors {
     /// Raises the soft limit to the hard one and shares it out: a quarter for pipes, the rest for
     /// flows, but for what the program needs itself.
-    fn share_out(workers: usize) -> Descriptors {
+    fn share_out(workers: usize, forwards: usize) -> Descriptors {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         let limit = match setrlimit(Resource::Nofile, raised) {
@@ -245,7 +245,7 @@ impl Descriptors {
             Err(_) => limit.current,
         };
         // Unlimited is not meant literally: /proc/sys/fs/nr_open ends it.
-        Self::of(limit.unwrap_or(1 << 20).min(1 << 20), workers)
+        Self::of(limit.unwrap_or(1 << 20).min(1 << 20), workers, forwards)
     }
 
     /// How many flows may be open at one time. Never more than there are descriptors for: with
@@ -254,13 +254,13 @@ impl Descriptors {
         config.limits.flows.unwrap_or(u32::MAX).min(self.flows)
     }
 
-    fn of(limit: u64, workers: usize) -> Descriptors {
+    fn of(limit: u64, workers: usize, forwards: usize) -> Descriptors {
         /// Standard streams, signals, nft or BPF, logs.
         const PROGRAM: u64 = 64;
-        /// epoll, io_uring, wake-up, listeners, a connection to be refused.
-        const WORKER: u64 = 7;
+        /// Two of epoll, io_uring, wake-up, two listeners, a connection to be refused and its server leg.
+        const WORKER: u64 = 8;
         let pipes_per_worker = limit / 8 / workers as u64;
-        let taken = PROGRAM + workers as u64 * (WORKER + 2 * pipes_per_worker);
+        let taken = PROGRAM + workers as u64 * (WORKER + forwards as u64 + 2 * pipes_per_worker);
         let flows = limit.saturating_sub(taken) / 2;
         Descriptors {
             flows: u32::try_from(flows).unwrap_or(u32::MAX).max(1),
@@ -322,11 +322,14 @@ mod tests {
     fn descriptors_are_enough_for_all_at_once() {
         for limit in [256, 1024, 20_000, 1 << 20] {
             for workers in [1, 2, 16] {
-                let share = Descriptors::of(limit, workers);
+                let share = Descriptors::of(limit, workers, 0);
                 let pipes = 2 * (share.pipes_per_worker * workers) as u64;
                 assert!(u64::from(share.flows) * 2 + pipes < limit, "{limit} {workers} {share:?}");
             }
         }
-        assert!(Descriptors::of(20_000, 2).flows > 7_000);
+        assert!(Descriptors::of(20_000, 2, 0).flows > 7_000);
+        // Each of 100 listeners in each of two workers.
+        let flows = Descriptors::of(20_000, 2, 0).flows - Descriptors::of(20_000, 2, 100).flows;
+        assert_eq!(flows, 100);
     }
 }

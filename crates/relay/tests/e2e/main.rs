@@ -6,6 +6,7 @@ mod accounts;
 mod admin;
 mod boundaries;
 mod death;
+mod descriptors;
 mod ends;
 mod fast_open;
 mod forward;

@@ -15,17 +15,22 @@ use socket2::{Domain, Socket, Type};
 use crate::process::RelayProcess;
 use crate::world::{BOX, CLIENT, PATIENCE, SERVER, World, await_link, ip, route, skip, up};
 
-/// A relay that BPF steers to; `None`, and says so, where that may not be.
-pub(crate) fn start(world: &World, settings: &str) -> Option<RelayProcess> {
+/// Whether BPF may steer here; says so where it may not.
+pub(crate) fn is_possible() -> bool {
     match Steering::load(Options { workers: 1, mark: 1, pin: false }) {
-        Ok(_) => {}
+        Ok(_) => true,
         Err(midspan_steer::Error::Load(error)) if error.kind() == ErrorKind::PermissionDenied => {
             skip("BPF programs may not be loaded here");
-            return None;
+            false
         }
         Err(error) => panic!("{error}"),
     }
-    Some(RelayProcess::start(&world.relay, &format!("interception = \"bpf\"\n{settings}")))
+}
+
+/// A relay that BPF steers to; `None`, and says so, where that may not be.
+pub(crate) fn start(world: &World, settings: &str) -> Option<RelayProcess> {
+    let settings = format!("interception = \"bpf\"\n{settings}");
+    is_possible().then(|| RelayProcess::start(&world.relay, &settings))
 }
 
 /// Data crosses, both ways.
