@@ -336,6 +336,10 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(
+            if std::env::var_os("MIDSPAN_TEST_ALL").is_some() { 20_000 } else { 500 }
+        ))]
+
         /// What is written is read, whatever comes behind it, and no sooner than it is whole.
         #[test]
         fn headers_come_back(

@@ -4,6 +4,8 @@ mod forward;
 mod leg;
 mod observe;
 mod policy;
+#[cfg(test)]
+mod wild;
 
 use std::fmt;
 use std::fs;
@@ -384,7 +386,7 @@ impl FromStr for Config {
         let config: Config = toml::from_str(text).map_err(|error| ConfigError {
             file: None,
             line: error.span().map(|span| line_of(text, span.start)),
-            message: error.message().replace('\n', ", "),
+            message: one_line(error.message()),
         })?;
         match config.first_fault() {
             Some(fault) => {
@@ -425,7 +427,20 @@ impl fmt::Display for Fault {
 }
 
 fn plain(message: String) -> ConfigError {
-    ConfigError { file: None, line: None, message }
+    ConfigError { file: None, line: None, message: one_line(&message) }
+}
+
+/// Without line ends, and without what a terminal might take for more than text.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for character in message.chars() {
+        match character {
+            '\n' => line.push_str(", "),
+            control if control.is_control() => line.extend(control.escape_default()),
+            other => line.push(other),
+        }
+    }
+    line
 }
 
 fn line_of(text: &str, offset: usize) -> usize {
@@ -436,7 +451,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 mod tests {
     use super::*;
 
-    const FULL: &str = r#"
+    pub(super) const FULL: &str = r#"
 port = 8742
 clients = ["10.0.0.0/8", "fd00::/8"]
 interception = "bpf"
@@ -484,7 +499,7 @@ keep = 3
 socket = "/run/midspan/relay.sock"
 "#;
 
-    const FORWARDS: &str = r#"
+    pub(super) const FORWARDS: &str = r#"
 [[forward]]
 listen = "0.0.0.0:8080"
 to = ["one.example:80", "192.0.2.1:80"]

@@ -87,7 +87,7 @@ const REFUSED: &[&str] = &["refused_flows", "refused_descriptors", "refused_erro
 /// room again.
 fn more_than_fit(descriptors: u32, connections: u64, settings: &str, rounds: usize) {
     let Some(world) = World::new() else { return };
-    let mut relay = RelayProcess::start_limited(&world.relay, settings, Some(descriptors));
+    let mut relay = RelayProcess::start_limited(&world.relay, settings, descriptors);
     let (listener, _) = world.listen(SERVER[0]);
     // A port that is used again must not find what a split connection has left in TIME-WAIT.
     world.relay.run(|| sysctl::set("net.ipv4.tcp_early_demux", "0")).unwrap().unwrap();
