@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use midspan_emu::Backend;
 use midspan_path::{Trace, Traces};
 use midspan_scenario::Scenario;
-use midspan_scenario::record::{Outcome, Record, Variant};
+use midspan_scenario::record::{Backend, Outcome, Record, Variant};
 
 use crate::machine;
 use crate::results::Results;
 use crate::run::Runner;
+use crate::simulation::Simulation;
 use crate::sweep::{self, PlannedRun, Selection};
 
 /// What to run, and where to leave the results.
@@ -23,6 +23,8 @@ pub struct Experiment<'a> {
     pub scenario: &'a Scenario,
     /// The text of its file, kept with the results.
     pub text: &'a str,
+    /// What runs it.
+    pub backend: Backend,
     /// The traces that its paths name; see [`read_traces`].
     pub traces: &'a Traces,
     /// The part of it that is asked for.
@@ -45,10 +47,14 @@ impl Experiment<'_> {
     /// When the selection holds nothing or results cannot be written. A run that fails is no error
     /// here, but a record that says so.
     pub fn execute(mut self) -> Result<Results> {
-        if machine::version("haproxy", "-v").is_none() {
+        let without_haproxy = match self.backend {
+            Backend::Live => machine::version("haproxy", "-v").is_none().then_some("not installed"),
+            Backend::Sim => Some("not simulated"),
+        };
+        if let Some(why) = without_haproxy {
             self.selection.unavailable.push(Variant::Haproxy);
             if self.scenario.variants.contains(&Variant::Haproxy) {
-                eprintln!("haproxy is not installed: its runs are left out");
+                eprintln!("haproxy is {why}: its runs are left out");
             }
         }
         if sweep::plan(self.scenario, &self.selection, &[]).is_empty() {
@@ -57,26 +63,57 @@ impl Experiment<'_> {
         let mut results = self.results()?;
         let done = results.records().to_vec();
         let runs = sweep::plan(self.scenario, &self.selection, &done);
-        let runner = Runner {
-            scenario: self.scenario,
-            traces: self.traces,
-            midspan: self.midspan,
-            backend: Backend::available(),
-        };
         let progress = Progress::new(runs.len(), done.len());
-        for run in runs {
-            progress.begin(&run);
-            let record = runner.run(run.cell, run.variant, run.repetition);
-            progress.end(&run, &record);
-            results.add(record)?;
+        match self.backend {
+            Backend::Live => self.run_live(&runs, &progress, &mut results)?,
+            Backend::Sim => self.simulate(&runs, &progress, &mut results)?,
         }
         progress.finish();
         Ok(results)
     }
 
+    /// One run after the other: they share the machine's time.
+    fn run_live(
+        self,
+        runs: &[PlannedRun<'_>],
+        progress: &Progress,
+        results: &mut Results,
+    ) -> Result<()> {
+        let runner = Runner {
+            scenario: self.scenario,
+            traces: self.traces,
+            midspan: self.midspan,
+            backend: midspan_emu::Backend::available(),
+        };
+        for run in runs {
+            progress.begin(run);
+            let record = runner.run(run.cell, run.variant, run.repetition);
+            progress.end(run, &record);
+            results.add(record)?;
+        }
+        Ok(())
+    }
+
+    /// As many runs at a time as there are cores.
+    fn simulate(
+        &self,
+        runs: &[PlannedRun<'_>],
+        progress: &Progress,
+        results: &mut Results,
+    ) -> Result<()> {
+        let simulation = Simulation { scenario: self.scenario, traces: self.traces };
+        simulation.run_all(runs, |run, record| {
+            progress.begin(run);
+            progress.end(run, &record);
+            results.add(record)
+        })
+    }
+
     fn results(&self) -> Result<Results> {
-        let is_unfinished =
-            |done: &[Record]| !sweep::plan(self.scenario, &self.selection, done).is_empty();
+        let is_unfinished = |done: &[Record]| {
+            done.iter().all(|record| record.backend == self.backend)
+                && !sweep::plan(self.scenario, &self.selection, done).is_empty()
+        };
         if !self.fresh
             && let Some(results) = Results::unfinished(self.base, self.scenario, is_unfinished)
         {

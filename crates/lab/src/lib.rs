@@ -1,7 +1,7 @@
-//! The lab's live backend: runs scenarios with real kernel TCP over emulated links.
+//! The lab: runs scenarios live, with real kernel TCP over emulated links, or simulated.
 //!
 //! [`experiment`] is the whole way from a scenario to a results folder, [`sweep`] the order of its
-//! runs, [`run`] one run: a [`topology`] of network namespaces and emulated links, perhaps a
+//! runs, [`simulation`] all of them in virtual time, [`run`] one run live: a [`topology`] of network namespaces and emulated links, perhaps a
 //! [`proxy`] on the MEC, [`traffic`] across it. [`doctor`] says what this machine can do.
 
 pub mod doctor;
@@ -13,6 +13,7 @@ pub mod machine;
 pub mod proxy;
 pub mod results;
 pub mod run;
+pub mod simulation;
 pub mod sweep;
 pub mod topology;
 pub mod traffic;

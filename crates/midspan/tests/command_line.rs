@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use midspan_lab::results::Results;
-use midspan_scenario::record::{Outcome, Record, Variant};
+use midspan_scenario::record::{Backend, Outcome, Record, Variant};
 
 const TINY: &str = r#"
 name = "tiny"
@@ -99,6 +99,28 @@ fn a_sweep_leaves_a_record_for_each_run_and_a_report() {
     let page = fs::read_to_string(folder.sweeps()[0].join("report.html")).unwrap();
     assert!(page.contains("A path for tests") && page.contains("<svg"));
     assert!(said.contains("report.html"), "{said}");
+}
+
+#[test]
+fn a_simulated_sweep_gives_the_same_records_every_time() {
+    let scenario = TINY.replace(r#""none", "midspan""#, r#""none", "midspan", "haproxy""#);
+    let simulate = || {
+        let folder = folder(&scenario);
+        let output = folder.lab_run().args(["--backend", "sim"]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        assert!(text(&output).contains("haproxy is not simulated"), "{}", text(&output));
+        let sweep = fs::read_dir(&folder.out).unwrap().next().unwrap().unwrap().path();
+        let results = Results::read(&sweep).unwrap();
+        assert_eq!(results.records().len(), 8);
+        for record in results.records() {
+            assert_eq!(record.backend, Backend::Sim);
+            let goodput = record.measurement().expect("simulated runs are trusted").goodput_bps;
+            // 20 Mbit/s, of which headers take a part.
+            assert!((18e6..19.4e6).contains(&goodput), "{goodput}");
+        }
+        fs::read_to_string(sweep.join("records.jsonl")).unwrap()
+    };
+    assert_eq!(simulate(), simulate());
 }
 
 #[test]

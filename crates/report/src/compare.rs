@@ -16,6 +16,9 @@ use crate::{Terminal, html};
 /// Errors up to this share count as agreement.
 pub(crate) const CLOSE: f64 = 0.15;
 
+/// Retransmissions in the reference below which chance has too much say.
+const MANY: u64 = 20;
+
 /// One scenario's results beside a reference.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared<'a> {
@@ -148,6 +151,7 @@ impl<'a> Against<'a> {
             percent(close as f64 / errors.len() as f64),
             CLOSE * 100.0,
         ));
+        sentences.extend(self.of_many_losses());
         let bouts: Vec<&Bout<'_>> =
             self.contests.iter().filter(|bout| bout.ours.is_some()).collect();
         if !bouts.is_empty() {
@@ -163,6 +167,31 @@ impl<'a> Against<'a> {
             ));
         }
         sentences
+    }
+}
+
+impl Against<'_> {
+    /// The agreement where chance has little say: the cells in which the reference lost often.
+    fn of_many_losses(&self) -> Option<String> {
+        let many = |line: &&Line<'_>| line.pair.theirs.retransmits >= MANY;
+        let errors: Vec<f64> = self
+            .lines
+            .iter()
+            .filter(many)
+            .filter_map(|line| Some((line.ours?.ratio - 1.0).abs()))
+            .collect();
+        let within = |most: f64| {
+            let count = errors.iter().filter(|error| **error <= most).count();
+            let share = percent(count as f64 / errors.len() as f64);
+            format!("{count} of {} ({share}) within {:.0} %", errors.len(), most * 100.0)
+        };
+        (!errors.is_empty()).then(|| {
+            format!(
+                "Of those with {MANY} retransmissions or more in the reference, {} and {}.",
+                within(0.1),
+                within(0.25)
+            )
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use midspan_scenario::record::Backend;
 
 use super::lab::{self, Job};
 
@@ -25,6 +26,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         file: "demo.toml".to_owned(),
         directory: Path::new(".").to_owned(),
         base: arguments.out,
+        backend: Backend::Live,
         short: false,
         fresh: true,
         selection: Default::default(),

@@ -11,7 +11,7 @@ use midspan_lab::results::Results;
 use midspan_lab::sweep::Selection;
 use midspan_report::compare::{self, Compared};
 use midspan_report::{Report, Terminal};
-use midspan_scenario::record::Variant;
+use midspan_scenario::record::{Backend, Variant};
 use midspan_scenario::summary::Summary;
 use midspan_scenario::{Scenario, reference};
 
@@ -58,7 +58,7 @@ pub(crate) struct Run {
     /// Run the short version that the file describes
     #[arg(long)]
     short: bool,
-    /// Folder for the results; each sweep makes a folder in it [default: results/NAME]
+    /// Folder for the results; each sweep makes a folder in it [default: results/NAME, -sim added]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Begin anew even where an unfinished sweep could go on
@@ -76,6 +76,8 @@ pub(crate) struct Run {
 enum BackendName {
     /// Real kernel TCP over emulated links
     Live,
+    /// Virtual time: our own TCP over the same paths, on all cores
+    Sim,
 }
 
 /// A scenario, and what of it to run where to.
@@ -85,6 +87,7 @@ pub(crate) struct Job {
     /// Traces are named from here.
     pub(crate) directory: PathBuf,
     pub(crate) base: PathBuf,
+    pub(crate) backend: Backend,
     pub(crate) short: bool,
     pub(crate) fresh: bool,
     pub(crate) selection: Selection,
@@ -100,7 +103,10 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn run_file(arguments: Run) -> Result<ExitCode> {
-    let BackendName::Live = arguments.backend;
+    let (backend, place) = match arguments.backend {
+        BackendName::Live => (Backend::Live, ""),
+        BackendName::Sim => (Backend::Sim, "-sim"),
+    };
     let text = read_input(&arguments.file)?;
     let file = arguments.file.display().to_string();
     let name = Scenario::parse(&text, &file).map_err(BadInput::because)?.name;
@@ -109,7 +115,8 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
         text,
         directory: arguments.file.parent().unwrap_or(Path::new("")).to_owned(),
         file,
-        base: arguments.out.unwrap_or_else(|| format!("results/{name}{suffix}").into()),
+        base: arguments.out.unwrap_or_else(|| format!("results/{name}{suffix}{place}").into()),
+        backend,
         short: arguments.short,
         fresh: arguments.fresh,
         selection: Selection {
@@ -127,12 +134,15 @@ pub(crate) fn execute(job: &Job) -> Result<ExitCode> {
     job.selection.check(scenario).map_err(BadInput::because)?;
     let traces = read_traces(scenario, &job.directory)
         .map_err(|error| BadInput::because(format!("{}: {error:#}", job.file)))?;
-    acquire_privileges().context(
-        "needs root, or a user namespace, which this system forbids; see `midspan doctor`",
-    )?;
+    if job.backend == Backend::Live {
+        acquire_privileges().context(
+            "needs root, or a user namespace, which this system forbids; see `midspan doctor`",
+        )?;
+    }
     let experiment = Experiment {
         scenario,
         text: &job.text,
+        backend: job.backend,
         traces: &traces,
         selection: job.selection.clone(),
         base: &job.base,
