@@ -116,6 +116,11 @@ impl Inbox {
         self.registered.remove(&registration).map(|registered| registered.ue)
     }
 
+    /// Whether feedback under this number is waited for.
+    pub fn is_registered(&self, registration: u32) -> bool {
+        self.registered.contains_key(&registration)
+    }
+
     /// How many datagrams had which fate.
     pub fn tally(&self) -> Tally {
         self.tally

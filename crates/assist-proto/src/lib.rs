@@ -11,6 +11,7 @@
 //! any base station's format; the `midspan-assist` crate does. `docs/assist.md` has the protocol.
 
 mod basis;
+mod board;
 pub mod estimate;
 pub mod fairness;
 mod feedback;
@@ -24,6 +25,7 @@ mod ue_map;
 mod window;
 
 pub use basis::{Basis, BasisKind, Causal, Oracle};
+pub use board::{Board, Entry};
 pub use feedback::{Feedback, MOST_BANDWIDTH, MOST_SPAN, Malformed, Quality};
 pub use inbox::{Inbox, Refusal, Tally, Update};
 pub use message::{

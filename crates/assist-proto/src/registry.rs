@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use midspan_units::{ByteSize, Span, Time};
 use serde::{Deserialize, Serialize};
@@ -113,6 +113,7 @@ pub struct Registry<B: Basis> {
     estimator: EstimatorConfig,
     limits: Limits,
     network: Option<Span>,
+    withheld: BTreeSet<SourceId>,
     ues: BTreeMap<IpAddr, Ue<B>>,
     sessions: BTreeMap<SessionId, Session>,
     registrations: BTreeMap<(SessionId, u32), Registration>,
@@ -153,6 +154,7 @@ impl<B: Basis> Registry<B> {
             estimator,
             limits,
             network: None,
+            withheld: BTreeSet::new(),
             ues: BTreeMap::new(),
             sessions: BTreeMap::new(),
             registrations: BTreeMap::new(),
@@ -329,6 +331,15 @@ impl<B: Basis> Registry<B> {
         clip
     }
 
+    /// Whether what `source` says is taken in and checked, but told to nobody.
+    pub fn withhold(&mut self, source: SourceId, withhold: bool) {
+        if withhold {
+            self.withheld.insert(source);
+        } else {
+            self.withheld.remove(&source);
+        }
+    }
+
     /// What `source` said of any UE counts no longer.
     pub fn forget_source(&mut self, source: SourceId) {
         for ue in self.ues.values_mut() {
@@ -367,8 +378,10 @@ impl<B: Basis> Registry<B> {
             let registration = self.registrations.get_mut(&(id, number))?;
             let ue = self.ues.get(&registration.ue);
             let sent = ue.and_then(|ue| {
-                let estimate = ue.estimate(self.network)?;
-                fresh(&estimate, &self.limits, now).then_some((estimate, ue.flows))
+                let (source, estimator) = ue.known.as_ref()?;
+                let estimate = estimator.estimate(self.network)?;
+                let told = fresh(&estimate, &self.limits, now) && !self.withheld.contains(source);
+                told.then_some((estimate, ue.flows))
             });
             let Some((estimate, flows)) = sent else {
                 registration.due = Time::MAX;

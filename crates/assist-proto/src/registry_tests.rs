@@ -173,6 +173,19 @@ fn another_source_means_another_link() {
 }
 
 #[test]
+fn a_source_on_probation_is_checked_and_told_to_nobody() {
+    let mut registry = registry();
+    registry.handle(ME, register(3, ue(2)), at(0));
+    registry.withhold(SOURCE, true);
+    registry.observe(SOURCE, ue(2), &reading(at(0), 20_000_000), at(0));
+    let clip = registry.observe(SOURCE, ue(2), &reading(at(0), 900_000_000), at(0));
+    assert_eq!((clip, drain(&mut registry, at(0))), (Some(Clip::Jump), Vec::new()));
+    registry.withhold(SOURCE, false);
+    registry.observe(SOURCE, ue(2), &reading(at(50), 20_000_000), at(50));
+    assert_eq!(drain(&mut registry, at(50)).len(), 1);
+}
+
+#[test]
 fn limits_hold_and_what_ends_makes_room() {
     let limits =
         Limits { registrations_per_session: 2, registrations: 3, ues: 4, ..Limits::default() };

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{demo, doctor, lab, relay};
+use crate::command::{assist, demo, doctor, lab, relay};
 
 /// TCP acceleration at the mobile edge.
 #[derive(Debug, Parser)]
@@ -20,6 +20,9 @@ struct Arguments {
 enum Command {
     /// Split TCP connections that pass through this machine
     Relay(relay::Arguments),
+    /// Tell senders what the radio network knows
+    #[command(subcommand)]
+    Assist(assist::Command),
     /// Run experiments over emulated paths
     #[command(subcommand)]
     Lab(lab::Command),
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Relay(arguments) => relay::run(arguments),
+        Command::Assist(command) => assist::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Doctor => doctor::run(),

@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod admin;
+pub(crate) mod assist;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod lab;
@@ -35,6 +36,17 @@ impl std::error::Error for BadInput {}
 pub(crate) fn read_input(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .map_err(|error| BadInput::because(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Writes what happens to standard error: warnings and news, or what MIDSPAN_LOG asks for.
+pub(crate) fn log_to_stderr() -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
+        .with_env_var("MIDSPAN_LOG")
+        .from_env()
+        .map_err(|error| BadInput::because(format!("MIDSPAN_LOG: {error}")))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    Ok(())
 }
 
 /// Gets the rights to make network namespaces: those of root, or of a user namespace. Must be

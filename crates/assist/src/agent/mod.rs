@@ -1,0 +1,321 @@
+//! The agent: keeps a host registered for the UEs that it sends to, and leaves what the daemons say
+//! where the congestion controls read it. What is not renewed times out there, so that a daemon,
+//! a connection or an agent that is lost means the base control, and nothing else.
+
+mod flows;
+mod link;
+mod sink;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use midspan_assist_proto::{Board, Entry, Update};
+use midspan_units::{Span, Time};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub use link::LinkStatus;
+pub use sink::{Memory, PinnedMap, Sink};
+
+use crate::clock;
+use crate::config::{AgentConfig, FlowsFrom};
+use crate::control::{Control, Request};
+use crate::daemon::{Error, runtime};
+use crate::tls::{Audit, AuditCounts};
+use flows::Flows;
+use link::{Link, Wanted};
+
+/// How often this host's connections are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long a UE stays registered after its last connection.
+const LINGER: Span = Span::from_secs(30);
+
+/// What an agent knows and has done.
+#[derive(Debug, Clone, Serialize)]
+pub struct AgentStatus {
+    /// Daemon by daemon.
+    pub daemons: Vec<LinkStatus>,
+    /// UE by UE.
+    pub ues: Vec<AgentUe>,
+    /// What QUIC refused by itself.
+    pub audit: AuditCounts,
+    /// Entries written for the congestion controls.
+    pub written: u64,
+    /// Entries that could not be written.
+    pub write_errors: u64,
+}
+
+/// What the congestion controls are told of one UE.
+#[derive(Debug, Clone, Serialize)]
+pub struct AgentUe {
+    /// Its address.
+    pub ue: IpAddr,
+    /// What its link can carry, in bit/s.
+    pub bandwidth_bps: u64,
+    /// Round trip without queues.
+    pub min_rtt: Span,
+    /// Among how many flows it is shared.
+    pub flows: f64,
+    /// How long ago it was measured.
+    pub age: Span,
+    /// Whether that is so long ago that senders go as their base control does.
+    pub timed_out: bool,
+}
+
+/// What the tasks of an agent have in common.
+#[derive(Debug, Clone)]
+struct Shared(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    board: Board,
+    sink: Box<dyn Sink>,
+    timeout: Span,
+    links: Vec<LinkStatus>,
+    written: u64,
+    write_errors: u64,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn update(&mut self, update: Update, distance: Span) {
+        if let Some(entry) = self.board.update(update, distance) {
+            self.write(&entry);
+        }
+    }
+
+    fn count(&mut self, flows: BTreeMap<IpAddr, u32>, now: Time) {
+        for entry in self.board.count(flows, now, self.timeout) {
+            self.write(&entry);
+        }
+    }
+
+    fn write(&mut self, entry: &Entry) {
+        match self.sink.write(entry, self.timeout) {
+            Ok(()) => self.written += 1,
+            Err(error) => {
+                if self.write_errors == 0 {
+                    tracing::error!("feedback cannot be left for the congestion controls: {error}");
+                }
+                self.write_errors += 1;
+            }
+        }
+    }
+
+    /// A UE is of no more interest, or nothing may be known of it.
+    fn forget(&mut self, ue: IpAddr) {
+        if self.board.forget(ue)
+            && let Err(error) = self.sink.remove(ue)
+        {
+            tracing::warn!("{ue}: {error}");
+        }
+    }
+}
+
+/// Runs an agent until a signal ends it.
+///
+/// # Errors
+/// When it cannot begin.
+pub fn run(config: AgentConfig) -> Result<(), Error> {
+    let sink = PinnedMap::open(&config.pins).map_err(Error::system("the map for feedback"))?;
+    runtime()?.block_on(async {
+        let stop = crate::signals::stop()?;
+        let prepared = Prepared::new(config, Box::new(sink))?;
+        let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+        prepared.run(stop).await;
+        Ok(())
+    })
+}
+
+/// An agent in a thread of this process. Ends when dropped.
+#[derive(Debug)]
+pub struct Agent {
+    shared: Shared,
+    audit: Audit,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Agent {
+    /// Starts one that leaves feedback in `sink`.
+    ///
+    /// # Errors
+    /// When it cannot begin.
+    pub fn start(config: AgentConfig, sink: Box<dyn Sink>) -> Result<Agent, Error> {
+        // Whoever comes back before the settings are known to be good would say so too late.
+        config.identity.load()?;
+        let prepared = Prepared::new_shared(&config, sink);
+        let audit = Audit::default();
+        let (stop, stopped) = oneshot::channel();
+        let (shared, known) = (prepared.clone(), audit.clone());
+        let work = move || match runtime() {
+            Ok(runtime) => runtime.block_on(async {
+                match Prepared::with(config, shared, known) {
+                    Ok(prepared) => prepared.run(async { drop(stopped.await) }).await,
+                    Err(error) => tracing::error!("{error}"),
+                }
+            }),
+            Err(error) => tracing::error!("{error}"),
+        };
+        let thread = thread::Builder::new()
+            .name("assist-agent".into())
+            .spawn(work)
+            .map_err(Error::system("starting a thread"))?;
+        Ok(Agent { shared: prepared, audit, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What it knows and has done.
+    pub fn status(&self) -> AgentStatus {
+        status(&self.shared, &self.audit)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An agent that may begin.
+struct Prepared {
+    config: Arc<AgentConfig>,
+    shared: Shared,
+    audit: Audit,
+    questions: mpsc::Receiver<crate::control::Question>,
+    _control: Option<Control>,
+}
+
+impl Prepared {
+    fn new(config: AgentConfig, sink: Box<dyn Sink>) -> Result<Prepared, Error> {
+        config.identity.load()?;
+        let shared = Prepared::new_shared(&config, sink);
+        Prepared::with(config, shared, Audit::default())
+    }
+
+    fn new_shared(config: &AgentConfig, sink: Box<dyn Sink>) -> Shared {
+        let status = |daemon: &crate::config::DaemonAddress| LinkStatus {
+            daemon: daemon.address.to_string(),
+            ..LinkStatus::default()
+        };
+        Shared(Arc::new(Mutex::new(State {
+            board: Board::default(),
+            sink,
+            timeout: config.timeout(),
+            links: config.daemons.iter().map(status).collect(),
+            written: 0,
+            write_errors: 0,
+        })))
+    }
+
+    fn with(config: AgentConfig, shared: Shared, audit: Audit) -> Result<Prepared, Error> {
+        let (questions_to, questions) = mpsc::channel(16);
+        let control = config.control.as_deref().map(|path| {
+            Control::listen(path, questions_to.clone()).map_err(Error::system("control socket"))
+        });
+        let control = control.transpose()?;
+        Ok(Prepared { config: Arc::new(config), shared, audit, questions, _control: control })
+    }
+
+    async fn run(mut self, stop: impl Future<Output = ()>) {
+        let (wanted, watched) = watch::channel(Arc::new(Wanted::default()));
+        for (index, daemon) in self.config.daemons.iter().enumerate() {
+            let link = Link {
+                index,
+                config: self.config.clone(),
+                daemon: daemon.clone(),
+                shared: self.shared.clone(),
+                wanted: watched.clone(),
+                audit: self.audit.clone(),
+            };
+            tokio::spawn(link.run());
+        }
+        drop(watched);
+        tokio::pin!(stop);
+        let mut look = tokio::time::interval(LOOK);
+        let mut seen = BTreeMap::new();
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                Some((request, answer)) = self.questions.recv() => {
+                    let said = match request {
+                        Request::State => json!(status(&self.shared, &self.audit)),
+                        _ => json!({ "error": "an agent knows no RNTIs" }),
+                    };
+                    let _ = answer.send(said);
+                }
+                _ = look.tick() => self.look(&wanted, &mut seen).await,
+            }
+        }
+        // The links notice that nobody wants anything, and say goodbye.
+        drop(wanted);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+
+    /// Sees which UEs there are connections with, and how many flows.
+    async fn look(&self, wanted: &watch::Sender<Arc<Wanted>>, seen: &mut BTreeMap<IpAddr, Time>) {
+        let config = self.config.clone();
+        let looked =
+            tokio::task::spawn_blocking(move || Flows::look(&config.ues, config.report)).await;
+        let flows = match looked {
+            Ok(Ok(flows)) => flows,
+            Ok(Err(error)) => return tracing::warn!("this host's connections: {error}"),
+            Err(_) => return,
+        };
+        let now = clock::now();
+        seen.extend(flows.to.keys().map(|ue| (*ue, now)));
+        let mut ues: BTreeSet<IpAddr> = BTreeSet::new();
+        if self.config.always {
+            ues.extend(self.config.ues.iter().flat_map(|prefix| prefix.hosts()));
+        }
+        seen.retain(|_, last| now.since(*last) < LINGER);
+        ues.extend(seen.keys());
+        let receiving = u16::try_from(flows.receiving).unwrap_or(u16::MAX);
+        let reported = self.config.report.map(|me| (me, receiving));
+        if self.config.flows == FlowsFrom::Counted {
+            self.shared.lock().count(flows.to, now);
+        }
+        let new = Wanted { ues, flows: reported };
+        wanted.send_if_modified(|old| {
+            let changed = **old != new;
+            if changed {
+                for gone in old.ues.difference(&new.ues) {
+                    self.shared.lock().forget(*gone);
+                }
+                *old = Arc::new(new);
+            }
+            changed
+        });
+    }
+}
+
+fn status(shared: &Shared, audit: &Audit) -> AgentStatus {
+    let now = clock::now();
+    let state = shared.lock();
+    let ue = |entry: &Entry| AgentUe {
+        ue: entry.ue,
+        bandwidth_bps: entry.bandwidth.as_bps(),
+        min_rtt: entry.min_rtt,
+        flows: f64::from(entry.fairness.as_256ths()) / 256.0,
+        age: now.since(entry.measured),
+        timed_out: now.since(entry.measured) >= state.timeout,
+    };
+    AgentStatus {
+        daemons: state.links.clone(),
+        ues: state.board.entries().map(ue).collect(),
+        audit: audit.counts(),
+        written: state.written,
+        write_errors: state.write_errors,
+    }
+}

@@ -1,0 +1,189 @@
+//! The daemon's view of its sources: what they are worth, and which address an RNTI is.
+
+use std::fs;
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use midspan_assist_proto::{Basis, Reading, Registry, SourceId, Trust, UeMap, Verdict};
+use midspan_units::Time;
+
+use super::status::{SourceCounts, SourceStatus};
+use crate::source::{News, SourceConfig, UeName};
+use crate::tls::modified;
+
+/// One source.
+pub(super) struct Source {
+    id: SourceId,
+    config: SourceConfig,
+    trust: Trust,
+    /// What was last done about the trust.
+    verdict: Verdict,
+    map: UeMap,
+    map_changed: Option<SystemTime>,
+    counts: SourceCounts,
+    last_fault: Option<String>,
+}
+
+impl Source {
+    pub(super) fn new(id: SourceId, config: SourceConfig, now: Time) -> Source {
+        Source {
+            id,
+            trust: Trust::new(config.trust, now),
+            verdict: Verdict::Believed,
+            map: UeMap::default(),
+            map_changed: None,
+            counts: SourceCounts::default(),
+            last_fault: None,
+            config,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Takes what it says.
+    pub(super) fn hear<B: Basis>(&mut self, news: News<B>, registry: &mut Registry<B>, now: Time) {
+        match news {
+            News::Readings(readings) => {
+                if readings.is_empty() {
+                    self.trust.good(now);
+                }
+                for (name, reading) in readings {
+                    self.reading(name, &reading, registry, now);
+                }
+            }
+            News::Unreadable(why) => {
+                self.counts.unreadable += 1;
+                self.fault(why, now);
+            }
+            News::Stale(count) => {
+                self.counts.stale += count as u64;
+                self.fault("its clock stands still or goes backwards".into(), now);
+            }
+            News::Down(why) => {
+                self.counts.down += 1;
+                if self.last_fault.as_ref() != Some(&why) {
+                    tracing::warn!(source = self.config.name, "{why}");
+                }
+                self.last_fault = Some(why);
+            }
+        }
+        self.settle(registry, now);
+    }
+
+    fn reading<B: Basis>(
+        &mut self,
+        name: UeName,
+        reading: &Reading<B>,
+        registry: &mut Registry<B>,
+        now: Time,
+    ) {
+        self.counts.readings += 1;
+        if self.trust.verdict(now) == Verdict::CutOff {
+            self.counts.ignored += 1;
+            return;
+        }
+        let address = match name {
+            UeName::Address(address) => Some(address.to_canonical()),
+            UeName::Rnti(rnti) => self.map.address(rnti),
+        };
+        let Some(address) = address else {
+            // Not its fault.
+            self.counts.unmapped += 1;
+            self.trust.good(now);
+            return;
+        };
+        // On probation before it is told to anybody.
+        registry.withhold(self.id, self.trust.verdict(now) == Verdict::OnProbation);
+        match registry.observe(self.id, address, reading, now) {
+            Some(clip) => {
+                self.counts.implausible += 1;
+                self.fault(format!("{name}: implausible ({clip:?})").to_lowercase(), now);
+            }
+            None => {
+                self.trust.good(now);
+            }
+        }
+    }
+
+    fn fault(&mut self, why: String, now: Time) {
+        if self.trust.fault(now) {
+            self.counts.cut_off += 1;
+            tracing::warn!(source = self.config.name, "cut off: {why}");
+        }
+        self.last_fault = Some(why);
+    }
+
+    /// Acts on what it is worth now: once for each change.
+    pub(super) fn settle<B: Basis>(&mut self, registry: &mut Registry<B>, now: Time) {
+        let verdict = self.trust.verdict(now);
+        if verdict == self.verdict {
+            return;
+        }
+        match verdict {
+            Verdict::CutOff => registry.forget_source(self.id),
+            Verdict::Stalled => {
+                self.counts.stalled += 1;
+                tracing::warn!(source = self.config.name, "stalled");
+                registry.forget_source(self.id);
+            }
+            Verdict::OnProbation | Verdict::Believed => {
+                tracing::info!(source = self.config.name, ?verdict, "heard again");
+            }
+        }
+        registry.withhold(self.id, verdict == Verdict::OnProbation);
+        self.verdict = verdict;
+    }
+
+    /// Reads the file of RNTIs again if it changed. What it says replaces all that was known.
+    ///
+    /// # Errors
+    /// When it cannot be used; then what was known holds.
+    pub(super) fn read_map<B: Basis>(&mut self, registry: &mut Registry<B>) -> Result<(), String> {
+        let Some(path) = &self.config.rnti else { return Ok(()) };
+        let changed = modified(path);
+        if changed == self.map_changed {
+            return Ok(());
+        }
+        self.map_changed = changed;
+        let in_file = |error: String| format!("{}: {error}", path.display());
+        let text = fs::read_to_string(path).map_err(|error| in_file(error.to_string()))?;
+        let map = UeMap::parse(&text).map_err(|error| in_file(error.to_string()))?;
+        for (rnti, address) in self.map.iter() {
+            if map.address(rnti) != Some(address) {
+                registry.forget_ue(self.id, address);
+            }
+        }
+        self.map = map;
+        Ok(())
+    }
+
+    /// From now on `rnti` is `address`.
+    pub(super) fn map<B: Basis>(&mut self, rnti: u32, address: IpAddr, registry: &mut Registry<B>) {
+        let before = self.map.address(rnti);
+        if self.map.set(rnti, address.to_canonical()) {
+            for stranger in before.into_iter().chain([address.to_canonical()]) {
+                registry.forget_ue(self.id, stranger);
+            }
+        }
+    }
+
+    /// `rnti` is nobody's any more. False if it was nobody's.
+    pub(super) fn unmap<B: Basis>(&mut self, rnti: u32, registry: &mut Registry<B>) -> bool {
+        if let Some(address) = self.map.address(rnti) {
+            registry.forget_ue(self.id, address);
+        }
+        self.map.remove(rnti)
+    }
+
+    pub(super) fn status(&self, now: Time) -> SourceStatus {
+        SourceStatus {
+            name: self.config.name.clone(),
+            verdict: self.trust.verdict(now),
+            counts: self.counts,
+            last_fault: self.last_fault.clone(),
+            mapped: self.map.iter().count(),
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Ways in for radio data. Each source is a thread that reads what a base station, an API or a file
+//! reports, turns it into readings, and hands them to the daemon. What is in the reports is decided
+//! by a [`Format`], how they come by a transport; whether the source is believed is the daemon's
+//! affair.
+
+mod config;
+mod feed;
+mod http;
+mod record;
+mod rni;
+mod split;
+mod srsenb;
+mod srsgnb;
+mod tail;
+mod trace;
+mod websocket;
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use midspan_assist_proto::{Basis, BasisKind, Causal, LinkReading, Oracle, Reading, SourceId};
+use midspan_units::{Rate, Span, Time};
+use tokio::sync::mpsc;
+
+pub use config::{SourceConfig, SourceKind};
+pub use feed::Feed;
+pub use record::{Batch, Format, Sample, UeName, Unreadable};
+pub use rni::Rni;
+pub use split::{Records, Splitter};
+pub use srsenb::SrsEnb;
+pub use srsgnb::SrsGnb;
+pub use trace::TraceWindows;
+
+use crate::clock;
+
+/// What a source has to say to the daemon.
+#[derive(Debug)]
+pub enum News<B: Basis> {
+    /// Readings, UE by UE.
+    Readings(Vec<(UeName, Reading<B>)>),
+    /// A record that made no sense.
+    Unreadable(String),
+    /// Readings whose time had been before: how many.
+    Stale(usize),
+    /// It cannot be had now, and is tried again.
+    Down(String),
+}
+
+/// Where news go, and from whom.
+pub type ToDaemon<B> = mpsc::Sender<(SourceId, News<B>)>;
+
+/// Of which windows sources can tell: all of those that passed, recordings also of those that come.
+pub trait Sourced: Basis {
+    /// Starts the source's thread, which ends when nobody listens any more.
+    ///
+    /// # Errors
+    /// What in the source's settings cannot be.
+    fn start(id: SourceId, config: &SourceConfig, to: ToDaemon<Self>) -> Result<(), String>;
+}
+
+impl Sourced for Causal {
+    fn start(id: SourceId, config: &SourceConfig, to: ToDaemon<Self>) -> Result<(), String> {
+        let link = Link { id, to, clock: SourceClock::new(config.period) };
+        let cell = config.cell;
+        match config.kind {
+            SourceKind::Feed => {
+                let file = config.file()?.to_owned();
+                run(link, config, move |link| {
+                    tail::follow(link, &file, Records::Lines, &mut Feed::new(cell))
+                })
+            }
+            SourceKind::Srsenb => {
+                let file = config.file()?.to_owned();
+                run(link, config, move |link| {
+                    tail::follow(link, &file, Records::Objects, &mut SrsEnb::new(cell))
+                })
+            }
+            SourceKind::Srsgnb => {
+                let (url, silence) = (config.url()?.to_owned(), config.trust.stall);
+                run(link, config, move |link| {
+                    websocket::listen(link, &url, silence.into(), &mut SrsGnb::new(cell))
+                })
+            }
+            SourceKind::Rni => {
+                let poll = http::Poll::new(config)?;
+                run(link, config, move |link| poll.run(link, &mut Rni))
+            }
+            SourceKind::Trace => {
+                let windows = Windows::read(config)?;
+                run(link, config, move |link| {
+                    // A window is known when it is over.
+                    windows.play(link, 1, |at, window, down, up| {
+                        let told = |rate| LinkReading { capacity: rate, ..LinkReading::default() };
+                        Reading::passed(at, window, told(Some(down)), told(up))
+                    })
+                })
+            }
+            SourceKind::Embedded => Ok(()),
+        }
+    }
+}
+
+impl Sourced for Oracle {
+    fn start(id: SourceId, config: &SourceConfig, to: ToDaemon<Self>) -> Result<(), String> {
+        let link = Link { id, to, clock: SourceClock::new(config.period) };
+        match config.kind {
+            SourceKind::Trace => {
+                let windows = Windows::read(config)?;
+                run(link, config, move |link| {
+                    // An oracle knows a window when it begins.
+                    windows.play(link, 0, |at, window, down, up| {
+                        Reading::coming(at, window, down, up.unwrap_or_default())
+                    })
+                })
+            }
+            SourceKind::Embedded => Ok(()),
+            _ => Err("`basis = \"oracle\"` takes sources of kind \"trace\" or \"embedded\": no \
+                      base station knows what comes"
+                .into()),
+        }
+    }
+}
+
+/// Why a transport came back.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// Nobody listens any more.
+    NobodyListens,
+    /// The source cannot be had now.
+    Down(String),
+}
+
+/// A source's line to the daemon.
+pub(crate) struct Link<B: Basis> {
+    id: SourceId,
+    to: ToDaemon<B>,
+    clock: SourceClock,
+}
+
+impl<B: Basis> Link<B> {
+    fn say(&self, news: News<B>) -> Result<(), End> {
+        self.to.blocking_send((self.id, news)).map_err(|_| End::NobodyListens)
+    }
+
+    /// Whether anybody listens.
+    pub(crate) fn check(&self) -> Result<(), End> {
+        if self.to.is_closed() { Err(End::NobodyListens) } else { Ok(()) }
+    }
+}
+
+impl Link<Causal> {
+    /// Reads a record and passes on what it says, as of now.
+    pub(crate) fn record(&mut self, record: &[u8], format: &mut dyn Format) -> Result<(), End> {
+        match format.read(record) {
+            Ok(None) => Ok(()),
+            Ok(Some(batch)) => {
+                let (readings, stale) = self.clock.readings(batch, clock::now());
+                if stale > 0 {
+                    self.say(News::Stale(stale))?;
+                }
+                self.say(News::Readings(readings))
+            }
+            Err(Unreadable(why)) => self.unreadable(why),
+        }
+    }
+
+    pub(crate) fn unreadable(&self, why: String) -> Result<(), End> {
+        self.say(News::Unreadable(why))
+    }
+}
+
+/// Runs a transport in a thread, again and again, with longer and longer pauses while it fails.
+fn run<B: Basis>(
+    mut link: Link<B>,
+    config: &SourceConfig,
+    mut transport: impl FnMut(&mut Link<B>) -> End + Send + 'static,
+) -> Result<(), String> {
+    let work = move || {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let began = clock::now();
+            match transport(&mut link) {
+                End::NobodyListens => return,
+                End::Down(why) => {
+                    if link.say(News::Down(why)).is_err() {
+                        return;
+                    }
+                }
+            }
+            if clock::now().since(began) > Span::from(LONGEST_PAUSE) {
+                pause = FIRST_PAUSE;
+            }
+            thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    };
+    let name = format!("source {}", config.name);
+    thread::Builder::new().name(name).spawn(work).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Turns what a source says into readings: sees that each UE's time goes forward, and how long the
+/// windows are.
+#[derive(Debug)]
+struct SourceClock {
+    period: Span,
+    last: BTreeMap<UeName, u64>,
+}
+
+impl SourceClock {
+    fn new(period: Span) -> SourceClock {
+        SourceClock { period, last: BTreeMap::new() }
+    }
+
+    /// The readings, and how many samples were old.
+    fn readings(&mut self, batch: Batch, now: Time) -> (Vec<(UeName, Reading<Causal>)>, usize) {
+        let mut readings = Vec::with_capacity(batch.samples.len());
+        let mut stale = 0;
+        for sample in batch.samples {
+            let mut since_last = None;
+            if let Some(stamp) = batch.stamp {
+                if let Some(last) = self.last.insert(sample.name, stamp) {
+                    if stamp <= last {
+                        self.last.insert(sample.name, last);
+                        stale += 1;
+                        continue;
+                    }
+                    since_last = Some(Span::from_nanos((stamp - last).saturating_mul(1_000)));
+                }
+                if self.last.len() > MOST_NAMES {
+                    self.last.pop_first();
+                }
+            }
+            let known = sample.window.or(since_last).filter(|window| *window <= LONGEST_WINDOW);
+            let window = known.unwrap_or(self.period);
+            let reading = Reading::passed(now, window, sample.downlink, sample.uplink);
+            readings.push((sample.name, reading));
+        }
+        (readings, stale)
+    }
+}
+
+const LONGEST_WINDOW: Span = Span::from_secs(10);
+const MOST_NAMES: usize = 100_000;
+
+/// A recording's two directions, for one UE.
+struct Windows {
+    ue: UeName,
+    downlink: TraceWindows,
+    uplink: Option<TraceWindows>,
+}
+
+impl Windows {
+    fn read(config: &SourceConfig) -> Result<Windows, String> {
+        let read = |path: &std::path::Path| {
+            let in_file = |error: String| format!("{}: {error}", path.display());
+            let bytes = std::fs::read(path).map_err(|error| in_file(error.to_string()))?;
+            let trace = midspan_path::Trace::parse(&bytes);
+            let trace = trace.map_err(|error| in_file(error.to_string()))?;
+            Ok::<_, String>(TraceWindows::new(trace, config.period))
+        };
+        let ue = config.ue.ok_or("kind \"trace\" takes `ue`, the address of the UE")?;
+        Ok(Windows {
+            ue: UeName::Address(ue),
+            downlink: read(config.file()?)?,
+            uplink: config.uplink.as_deref().map(read).transpose()?,
+        })
+    }
+
+    /// Tells window after window, each `delay` windows after its beginning.
+    fn play<B: Basis>(
+        &self,
+        link: &mut Link<B>,
+        delay: u64,
+        reading: impl Fn(Time, Span, Rate, Option<Rate>) -> Reading<B>,
+    ) -> End {
+        let start = clock::now();
+        let window = self.downlink.window();
+        for index in 0.. {
+            let at = start + window * (index + delay);
+            let wait = at.since(clock::now());
+            if wait > Span::ZERO {
+                thread::sleep(wait.into());
+            }
+            let up = self.uplink.as_ref().map(|uplink| uplink.rate(index));
+            let reading = reading(at, window, self.downlink.rate(index), up);
+            if let Err(end) = link.say(News::Readings(vec![(self.ue, reading)])) {
+                return end;
+            }
+        }
+        End::NobodyListens
+    }
+}
+
+/// A source inside this process, such as the lab's emulated base station: whoever has this says what
+/// it measures.
+#[derive(Debug, Clone)]
+pub struct Embedded<B: Basis> {
+    id: SourceId,
+    to: ToDaemon<B>,
+}
+
+impl<B: Basis> Embedded<B> {
+    pub(crate) fn new(id: SourceId, to: ToDaemon<B>) -> Self {
+        Embedded { id, to }
+    }
+
+    /// Hands readings to the daemon; their times are on the kernel's monotonic clock
+    /// ([`crate::now`]). False if the daemon is so far behind that they were dropped, or gone.
+    pub fn report(&self, readings: Vec<(UeName, Reading<B>)>) -> bool {
+        self.to.try_send((self.id, News::Readings(readings))).is_ok()
+    }
+
+    /// Of which windows readings are.
+    pub fn basis(&self) -> BasisKind {
+        B::KIND
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(name: u32) -> Sample {
+        Sample {
+            name: UeName::Rnti(name),
+            window: None,
+            downlink: LinkReading::default(),
+            uplink: LinkReading::default(),
+        }
+    }
+
+    #[test]
+    fn windows_last_from_one_stamp_to_the_next_and_time_goes_forward() {
+        let mut clock = SourceClock::new(Span::from_millis(100));
+        let mut read = |stamp: Option<u64>, samples: Vec<Sample>| {
+            let (readings, stale) = clock.readings(Batch { stamp, samples }, Time::ZERO);
+            let windows: Vec<Span> = readings.iter().map(|(_, reading)| reading.window).collect();
+            (windows, stale)
+        };
+        let millis = |millis: u64| Span::from_millis(millis);
+        assert_eq!(read(Some(1_000_000), vec![sample(1), sample(2)]), (vec![millis(100); 2], 0));
+        assert_eq!(read(Some(1_050_000), vec![sample(1)]), (vec![millis(50)], 0));
+        assert_eq!(read(Some(1_050_000), vec![sample(1), sample(2)]), (vec![millis(50)], 1));
+        assert_eq!(read(Some(900_000), vec![sample(1)]), (vec![], 1));
+        assert_eq!(read(Some(1_060_000), vec![sample(1)]), (vec![millis(10)], 0));
+        // After a long silence nobody knows what the window was.
+        assert_eq!(read(Some(90_000_000), vec![sample(1)]), (vec![millis(100)], 0));
+        assert_eq!(read(None, vec![sample(1)]), (vec![millis(100)], 0));
+    }
+}

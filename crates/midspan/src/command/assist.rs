@@ -1,0 +1,300 @@
+//! `midspan assist`: NetAssist, its agents, and what belongs to them.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use clap::{Args, Subcommand};
+use midspan_assist::config::{AgentConfig, DaemonConfig, load_policy};
+use midspan_assist::control::{self, Request};
+use midspan_assist::daemon::Error;
+use midspan_assist::tls::DevSet;
+use midspan_assist::{agent, daemon};
+use serde_json::Value;
+
+use super::{BadInput, log_to_stderr};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Tell senders what the radio network knows, until stopped
+    Serve(ConfigArguments),
+    /// Keep this host registered and its congestion controls informed, until stopped
+    Agent(ConfigArguments),
+    /// Make an authority and certificates for development
+    Certs(CertsArguments),
+    /// Show what a running daemon or agent knows
+    Top(TopArguments),
+    /// Say which address a base station's RNTI is
+    Map(MapArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArguments {
+    /// Configuration file (TOML; docs/assist.md has every key)
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check the configuration and the files it names, print it in full, and end
+    #[arg(long)]
+    check: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CertsArguments {
+    /// Folder to make them in; nothing that is there is overwritten
+    #[arg(long, value_name = "FOLDER", default_value = "certs")]
+    folder: PathBuf,
+    /// A host and the DNS names or IP addresses in its certificate, such as
+    /// daemon=netassist.example,192.0.2.1; may be given several times
+    #[arg(long = "host", value_name = "NAME=NAMES", value_parser = host, required = true)]
+    hosts: Vec<(String, Vec<String>)>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArguments {
+    /// The daemon's or agent's control socket
+    #[arg(value_name = "SOCKET")]
+    socket: PathBuf,
+    /// Show it once, and not every second until stopped
+    #[arg(long)]
+    once: bool,
+    /// Show it once, as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MapArguments {
+    /// The daemon's control socket
+    #[arg(value_name = "SOCKET")]
+    socket: PathBuf,
+    /// The source's name
+    source: String,
+    /// As the base station calls the UE, such as 70 or 0x4601
+    #[arg(value_parser = rnti)]
+    rnti: u32,
+    /// Its address; none takes back what was said
+    address: Option<IpAddr>,
+}
+
+/// Does what was asked for.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Serve(arguments) => {
+            let config = DaemonConfig::load(&arguments.config).map_err(BadInput::because)?;
+            if arguments.check {
+                load_policy(&config.policy).map_err(BadInput::because)?;
+                config.identity.load().map_err(BadInput::because)?;
+                print!("{}", toml::to_string(&config)?);
+                return Ok(ExitCode::SUCCESS);
+            }
+            log_to_stderr()?;
+            daemon::run(config).map_err(blame)?;
+        }
+        Command::Agent(arguments) => {
+            let config = AgentConfig::load(&arguments.config).map_err(BadInput::because)?;
+            if arguments.check {
+                config.identity.load().map_err(BadInput::because)?;
+                print!("{}", toml::to_string(&config)?);
+                return Ok(ExitCode::SUCCESS);
+            }
+            log_to_stderr()?;
+            agent::run(config).map_err(blame)?;
+        }
+        Command::Certs(arguments) => certs(&arguments)?,
+        Command::Top(arguments) => top(&arguments)?,
+        Command::Map(arguments) => map(arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn blame(error: Error) -> anyhow::Error {
+    if error.is_input() { BadInput::because(error) } else { error.into() }
+}
+
+fn certs(arguments: &CertsArguments) -> Result<()> {
+    let hosts: Vec<(&str, Vec<&str>)> = arguments
+        .hosts
+        .iter()
+        .map(|(host, names)| (host.as_str(), names.iter().map(String::as_str).collect()))
+        .collect();
+    let written = DevSet::create()?
+        .write(&arguments.folder, &hosts)
+        .map_err(|error| BadInput::because(format!("certificates: {error}")))?;
+    for path in written {
+        println!("{}", path.display());
+    }
+    Ok(())
+}
+
+fn map(arguments: MapArguments) -> Result<()> {
+    let MapArguments { socket, source, rnti, address } = arguments;
+    let request = match address {
+        Some(ue) => Request::Map { source, rnti, ue },
+        None => Request::Unmap { source, rnti },
+    };
+    ask(&socket, &request).map(drop)
+}
+
+fn top(arguments: &TopArguments) -> Result<()> {
+    loop {
+        let state = ask(&arguments.socket, &Request::State)?;
+        if arguments.json {
+            println!("{}", serde_json::to_string_pretty(&state)?);
+            return Ok(());
+        }
+        let text =
+            if state.get("sources").is_some() { daemon_text(&state) } else { agent_text(&state) };
+        if arguments.once {
+            print!("{text}");
+            return Ok(());
+        }
+        // From the top left, over what was there.
+        print!("\x1b[H\x1b[2J{text}");
+        std::io::Write::flush(&mut std::io::stdout())?;
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn ask(socket: &Path, request: &Request) -> Result<Value> {
+    control::ask(socket, request).map_err(|error| anyhow!("{}: {error}", socket.display()))
+}
+
+fn daemon_text(state: &Value) -> String {
+    let mut text = String::new();
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let _ = writeln!(
+        text,
+        "{} ({}): {} sent, {} refused, late by {} us (median), {} us (99 %)\n",
+        string(&state["listen"]),
+        string(&state["basis"]),
+        number(&state["counts"]["sent"]),
+        state["refused"].as_object().map_or(0, |refused| refused.values().map(number).sum::<u64>())
+            + number(&state["counts"]["refused_not_allowed"])
+            + number(&state["counts"]["refused_too_many"]),
+        number(&state["late_us"][0]),
+        number(&state["late_us"][1]),
+    );
+    let _ = writeln!(
+        text,
+        "{:20} {:14} {:>10} {:>10} {:>9}  last fault",
+        "source", "worth", "readings", "unmapped", "clipped"
+    );
+    for source in list(&state["sources"]) {
+        let _ = writeln!(
+            text,
+            "{:20} {:14} {:>10} {:>10} {:>9}  {}",
+            string(&source["name"]),
+            string(&source["verdict"]).replace('_', " "),
+            number(&source["readings"]),
+            number(&source["unmapped"]),
+            number(&source["implausible"]),
+            string(&source["last_fault"]),
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\n{:20} {:>14} {:>10} {:>10} {:>10} {:>6}  known from, who asks",
+        "UE", "capacity", "minRTT", "queue", "age", "flows"
+    );
+    for ue in list(&state["ues"]) {
+        let sessions = list(&ue["sessions"]).iter().map(|id| who(state, id)).collect::<Vec<_>>();
+        let _ = writeln!(
+            text,
+            "{:20} {:>14} {:>10} {:>10} {:>10} {:>6}  {}, {}",
+            string(&ue["ue"]),
+            mbps(&ue["bandwidth_bps"]),
+            string(&ue["min_rtt"]),
+            ue["backlog"].as_u64().map_or("-".into(), |bytes| format!("{bytes} B")),
+            string(&ue["age"]),
+            ue["flows"].as_u64().map_or("-".into(), |flows| flows.to_string()),
+            string(&ue["evidence"]),
+            sessions.join(" "),
+        );
+    }
+    text
+}
+
+fn agent_text(state: &Value) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{:28} {:>6} {:>10} {:>9} {:>9}  last fault",
+        "daemon", "up", "datagrams", "refused", "RTT"
+    );
+    for daemon in list(&state["daemons"]) {
+        let tally = daemon["tally"].as_object();
+        let refused = tally
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| !matches!(name.as_str(), "accepted" | "missing"));
+        let _ = writeln!(
+            text,
+            "{:28} {:>6} {:>10} {:>9} {:>6} us  {}",
+            string(&daemon["daemon"]),
+            if daemon["connected"] == true { "yes" } else { "no" },
+            daemon["tally"]["accepted"],
+            refused.filter_map(|(_, count)| count.as_u64()).sum::<u64>(),
+            daemon["rtt_us"],
+            string(&daemon["last_fault"]),
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\n{:20} {:>14} {:>12} {:>6} {:>12}",
+        "UE", "capacity", "minRTT", "flows", "age"
+    );
+    for ue in list(&state["ues"]) {
+        let _ = writeln!(
+            text,
+            "{:20} {:>14} {:>12} {:>6} {:>12}{}",
+            string(&ue["ue"]),
+            mbps(&ue["bandwidth_bps"]),
+            string(&ue["min_rtt"]),
+            ue["flows"],
+            string(&ue["age"]),
+            if ue["timed_out"] == true { "  timed out" } else { "" },
+        );
+    }
+    text
+}
+
+fn who(state: &Value, id: &Value) -> String {
+    let session = list(&state["sessions"]).iter().find(|session| session["id"] == *id);
+    let name = session.and_then(|session| session["names"][0].as_str());
+    name.map_or_else(|| id.to_string(), str::to_owned)
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn string(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+fn mbps(bits: &Value) -> String {
+    bits.as_u64().map_or("-".into(), |bits| format!("{:.2} Mbit/s", bits as f64 / 1e6))
+}
+
+fn host(text: &str) -> Result<(String, Vec<String>), String> {
+    let wanted = "must be NAME=NAMES, such as daemon=netassist.example,192.0.2.1";
+    let (name, names) = text.split_once('=').ok_or(wanted)?;
+    let file_name =
+        !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_.".contains(c));
+    let names: Vec<String> = names.split(',').map(str::to_owned).collect();
+    if !file_name || names.iter().any(String::is_empty) {
+        return Err(wanted.into());
+    }
+    Ok((name.to_owned(), names))
+}
+
+fn rnti(text: &str) -> Result<u32, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| "must be a number such as 70 or 0x4601".into())
+}
