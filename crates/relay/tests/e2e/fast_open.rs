@@ -58,7 +58,7 @@ fn ask(world: &World, listener: &TcpListener, round: u8) {
     assert_eq!(answer, heard);
 }
 
-/// Removes what [`SynData`] counts by, and cookies: the next relay has another key.
+/// Removes what [`SynData`] counts by, and the cookies, so that all can begin anew.
 fn forget(world: &World) {
     for netns in [&world.relay, &world.server] {
         let remove = ["delete", "table", "inet", "f"];

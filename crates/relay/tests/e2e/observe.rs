@@ -155,7 +155,7 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 /// Waits until the log has so many lines.
-fn await_lines(path: &Path, count: usize) -> Vec<Value> {
+pub(crate) fn await_lines(path: &Path, count: usize) -> Vec<Value> {
     let start = std::time::Instant::now();
     loop {
         let lines = lines(path);

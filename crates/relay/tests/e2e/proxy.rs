@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use midspan_sys::netns::Netns;
 use midspan_sys::process::die_with_parent;
 
+use crate::observe::await_lines;
 use crate::process::RelayProcess;
 use crate::world::{BOX, CLIENT, FOREIGN, PATIENCE, SERVER, World, assert_reset, ip};
 
@@ -112,10 +113,15 @@ fn whoever_may_not_tell_or_tells_nonsense_is_refused() {
 }
 
 #[test]
-fn limits_are_for_the_client_that_is_told() {
+fn limits_and_log_are_for_the_client_that_is_told() {
     let Some(world) = World::new() else { return };
     let (listener, address) = world.listen(SERVER[0]);
-    let mut relay = start(&world, address, FROM, "[limits]\nflows_per_client = 1\n");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("flows.jsonl");
+    let settings = format!(
+        "[limits]\nflows_per_client = 1\n[log]\naddresses = \"plain\"\n[flow_log]\npath = {path:?}\n"
+    );
+    let mut relay = start(&world, address, FROM, &settings);
     let mut open = Vec::new();
     for client in 1..4 {
         let mut near = connect(&world, 0);
@@ -127,6 +133,12 @@ fn limits_are_for_the_client_that_is_told() {
     assert_eq!(near.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     let counts = relay.counts();
     assert_eq!((counts["accepted"], counts["refused_flows_per_client"]), (3, 1));
+    for (told, (near, far)) in (1..).zip(open) {
+        drop((near, far));
+        relay.until(|counts| counts["active"] == 3 - told);
+        let flow = &await_lines(&path, told as usize)[told as usize - 1];
+        assert_eq!(flow["client"], format!("192.0.2.{told}:80"));
+    }
 }
 
 /// Those who never finish their header have descriptors that flows need.
