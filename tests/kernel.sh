@@ -22,7 +22,7 @@ TEXT
 }
 
 # What the tests call, and the modules that they, or the kernel for them, may ask for.
-tools="nft ip"
+tools="nft ip ss curl"
 modules="net lib crypto drivers/net"
 
 # Seconds until the guest counts as hung. It is emulated (a virtual machine often has no KVM), and a
@@ -87,10 +87,12 @@ fill_root() {
     cp "$kernel/lib/modules/$release"/modules.builtin* "$kernel/lib/modules/$release/modules.order" \
         "$root/lib/modules/$release/"
     busybox depmod -b "$root" "$release"
-    add_program "$(executable build -p midspan "$@")" "$root/bin/midspan"
+    program=$(executable build -p midspan "$@")
+    add_program "$program" "$root/bin/midspan"
     programs | while read -r package target filters; do
         name=$package-${target##*[-=]}
-        add_program "$(executable test --no-run -p "$package" "$target" "$@")" "$root/tests/$name"
+        program=$(executable test --no-run -p "$package" "$target" "$@")
+        add_program "$program" "$root/tests/$name"
         echo "/tests/$name --test-threads=1 $filters" >>"$root/tests/list"
     done
     guest_init >"$root/init"
@@ -99,7 +101,7 @@ fill_root() {
 
 # executable CARGO-COMMAND...: builds, and prints the path of the program.
 executable() {
-    cargo "$@" --locked --message-format=json >"$build/built"
+    cargo "$@" --locked --message-format=json >"$build/built" || return
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$build/built" | tail -n 1
 }
 
@@ -126,6 +128,7 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null
 mount -t bpf bpf /sys/fs/bpf
 mount -t tmpfs tmp /tmp
+modprobe tun
 ip link set lo up
 echo "kernel: $(uname -r) is up"
 failed=0

@@ -11,6 +11,7 @@ mod ends;
 mod fast_open;
 mod forward;
 mod garbage;
+mod handshake;
 mod hostile;
 mod idle;
 mod legs;
