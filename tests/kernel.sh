@@ -17,6 +17,7 @@ version=${1-6.1}
 programs() {
     cat <<'TEXT'
 midspan-steer --lib
+midspan-ccload --test=kernel
 midspan-relay --test=e2e --skip storm:: --skip hostile::
 TEXT
 }

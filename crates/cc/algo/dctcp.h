@@ -17,6 +17,7 @@ struct dctcp {
 	u32 delivered;     /* when this window began */
 	u32 delivered_ce;  /* the same */
 	u32 received_ce;   /* DCTCP.CE: the last packet that came in had met CE */
+	u32 received_to;   /* and what was next then; the glue's */
 };
 
 CC_INLINE void dctcp_window(struct dctcp *dctcp, const struct cc *cc)

@@ -2,10 +2,11 @@
 /* The map in which NetAssist's agent leaves what the network says about each UE, and from which the
  * congestion controls of this host read it.
  *
- * A BPF map of type LRU_HASH with FEEDBACK_ENTRIES entries, pinned as `feedback` in the folder of the
- * loaded controls (/sys/fs/bpf/midspan/cc). It is there while any control is loaded; whoever comes
- * first creates it, the loader or the agent. When it is full the entry that was used least
- * recently goes, and its connections behave as if their feedback had timed out.
+ * A BPF map of type LRU_HASH with FEEDBACK_ENTRIES entries, without flags, pinned as `feedback` in the
+ * folder of the loaded controls (/sys/fs/bpf/midspan/cc). Whoever comes first creates it, the loader or
+ * the agent; it stays when controls are unloaded or replaced, until `midspan cc unload --all`. When it is
+ * full the entry that was used least recently goes, and its connections behave as if their feedback had
+ * timed out.
  *
  * All numbers are in the byte order of the host. A writer replaces an entry as a whole. */
 #pragma once

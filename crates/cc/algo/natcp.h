@@ -22,13 +22,14 @@ CC_INLINE u64 natcp_usual_rate(const struct cc *cc)
 	return cc->cwnd < cc->ssthresh / 2 ? mul_sat(rate, 2) : mul_sat(rate, 6) / 5;
 }
 
-CC_INLINE void natcp_measure(struct natcp *natcp, struct cc *cc, const struct cc_sample *sample)
+CC_INLINE void natcp_init(struct natcp *natcp, struct cc *cc)
 {
-	cubic_measure(&natcp->cubic, cc, sample);
+	cc->pacing_rate = natcp_usual_rate(cc);
 }
 
 CC_INLINE void natcp_control(struct natcp *natcp, struct cc *cc, const struct cc_sample *sample)
 {
+	cubic_measure(&natcp->cubic, cc, sample);
 	if (sample->feedback.bandwidth) {
 		cc->cwnd = equation1_window(cc, &sample->feedback);
 		cc->pacing_rate = equation1_rate(cc, &sample->feedback);

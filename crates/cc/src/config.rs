@@ -30,6 +30,20 @@ pub struct Config {
     pub me_initial_rate: Rate,
 }
 
+impl Config {
+    /// As the BPF programs have it: `struct cc_config`, in the byte order of this host.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let config = ffi::Config::from(self);
+        let words = [
+            config.hystart,
+            config.cubic_constant_alpha,
+            config.cubic_fast_convergence,
+            config.me_initial_rate,
+        ];
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         let config = ffi::default_config();

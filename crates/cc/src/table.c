@@ -57,7 +57,7 @@ REDUCE(westwood) ON_SAMPLE(westwood, grow) ON_SAMPLE(westwood, measure) EVENT(we
 REDUCE(illinois) ON_SAMPLE(illinois, grow) INIT(illinois) ON_SAMPLE(illinois, measure) EVENT(illinois)
 REDUCE(lp) ON_SAMPLE(lp, grow) ON_SAMPLE(lp, measure)
 REDUCE(dctcp) ON_SAMPLE(dctcp, grow) INIT(dctcp) ON_SAMPLE(dctcp, measure) EVENT(dctcp)
-REDUCE(natcp) ON_SAMPLE(natcp, control) ON_SAMPLE(natcp, measure) EVENT(natcp)
+REDUCE(natcp) ON_SAMPLE(natcp, control) INIT(natcp) EVENT(natcp)
 REDUCE(nacubic) ON_SAMPLE(nacubic, grow) ON_SAMPLE(nacubic, measure) EVENT(nacubic)
 REDUCE(me) ON_SAMPLE(me, grow) INIT(me) ON_SAMPLE(me, measure) EVENT(me)
 REDUCE(bbr3) ON_SAMPLE(bbr3, control) INIT(bbr3) EVENT(bbr3)
@@ -76,7 +76,7 @@ static const struct algorithm algorithms[] = {
 	{ ALGORITHM(lp, CC_WINDOW, grow), .measure = lp_measure_of },
 	{ ALGORITHM(dctcp, CC_WINDOW, grow), .init = dctcp_init_of, .measure = dctcp_measure_of,
 	  .event = dctcp_event_of },
-	{ ALGORITHM(natcp, CC_RATE, control), .measure = natcp_measure_of, .event = natcp_event_of },
+	{ ALGORITHM(natcp, CC_RATE, control), .init = natcp_init_of, .event = natcp_event_of },
 	{ ALGORITHM(nacubic, CC_WINDOW, grow), .measure = nacubic_measure_of,
 	  .event = nacubic_event_of },
 	{ ALGORITHM(me, CC_WINDOW, grow), .init = me_init_of, .measure = me_measure_of,

@@ -10,6 +10,7 @@ use midspan_path::{Trace, Traces};
 use midspan_scenario::Scenario;
 use midspan_scenario::record::{Backend, Outcome, Record, Variant};
 
+use crate::controls;
 use crate::machine;
 use crate::results::Results;
 use crate::run::Runner;
@@ -44,8 +45,9 @@ impl Experiment<'_> {
     /// that is cut goes on where it stopped.
     ///
     /// # Errors
-    /// When the selection holds nothing or results cannot be written. A run that fails is no error
-    /// here, but a record that says so.
+    /// When the selection holds nothing, results cannot be written, or a congestion control of ours that
+    /// the scenario names cannot be loaded. A run that fails is no error here, but a record that
+    /// says so.
     pub fn execute(mut self) -> Result<Results> {
         let without_haproxy = match self.backend {
             Backend::Live => machine::version("haproxy", "-v").is_none().then_some("not installed"),
@@ -79,6 +81,7 @@ impl Experiment<'_> {
         progress: &Progress,
         results: &mut Results,
     ) -> Result<()> {
+        let _controls = controls::hold(self.scenario)?;
         let runner = Runner {
             scenario: self.scenario,
             traces: self.traces,

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{assist, demo, doctor, lab, relay};
+use crate::command::{assist, cc, demo, doctor, lab, relay};
 
 /// TCP acceleration at the mobile edge.
 #[derive(Debug, Parser)]
@@ -26,6 +26,9 @@ enum Command {
     /// Run experiments over emulated paths
     #[command(subcommand)]
     Lab(lab::Command),
+    /// Load congestion controls into the running kernel
+    #[command(subcommand)]
+    Cc(cc::Command),
     /// Show TCP across an emulated 5G path, with and without the relay
     Demo(demo::Arguments),
     /// Say what this machine can do, and what is missing because of what
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Command::Relay(arguments) => relay::run(arguments),
         Command::Assist(command) => assist::run(command),
         Command::Lab(command) => lab::run(command),
+        Command::Cc(command) => cc::run(command),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Doctor => doctor::run(),
     };

@@ -227,6 +227,7 @@ impl Conditions {
             return None;
         }
         let access = Access::of(&spec.path.access)?;
+        let control = &hosts.ue.congestion_control;
         Some(Conditions {
             rate: access.rate,
             queue: access.queue,
@@ -236,7 +237,8 @@ impl Conditions {
             late: access.late,
             late_by: if access.late == Share::ZERO { Span::ZERO } else { access.late_by },
             route,
-            congestion_control: hosts.ue.congestion_control.clone(),
+            // Midspan's own stand for the kernel's of the same name.
+            congestion_control: control.strip_prefix("ms_").unwrap_or(control).to_owned(),
         })
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod assist;
+pub(crate) mod cc;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod lab;

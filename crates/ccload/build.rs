@@ -1,0 +1,52 @@
+//! Compiles the BPF programs: one object for each `bpf/*.bpf.c`, and a list of them. It takes clang,
+//! and the headers that the C library comes with.
+
+use std::env;
+use std::fmt::Write;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() -> Result<()> {
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH")?;
+    let mut names = Vec::new();
+    for entry in fs::read_dir("bpf")? {
+        let file = entry?.file_name().into_string().unwrap_or_default();
+        names.extend(file.strip_suffix(".bpf.c").map(str::to_owned));
+    }
+    names.sort();
+    let mut list = String::from("&[\n");
+    for name in &names {
+        SkeletonBuilder::new()
+            .source(format!("bpf/{name}.bpf.c"))
+            .obj(out.join(format!("{name}.bpf.o")))
+            .clang_args([
+                "-I../cc/algo",
+                // Where Debian and its kin keep <asm/types.h>.
+                &format!("-I/usr/include/{architecture}-linux-gnu"),
+                // Comparisons in 32 bits, which the verifier follows better than shifts.
+                "-mcpu=v3",
+                "-Wall",
+                "-Wextra",
+                "-Wno-sign-compare",
+                "-Wno-unused-parameter",
+                "-Werror",
+            ])
+            .build()
+            .with_context(|| {
+                format!("bpf/{name}.bpf.c cannot be compiled (is clang installed?)")
+            })?;
+        writeln!(
+            list,
+            "({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.bpf.o\"))),"
+        )?;
+    }
+    list.push(']');
+    fs::write(out.join("objects.rs"), list)?;
+    println!("cargo:rerun-if-changed=bpf");
+    println!("cargo:rerun-if-changed=../cc/algo");
+    Ok(())
+}

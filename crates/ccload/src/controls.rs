@@ -1,0 +1,316 @@
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::{Link, MapHandle, Object};
+use midspan_cc::{Config, feedback};
+use rustix::fs::statfs;
+
+use crate::object::control;
+use crate::{Algorithm, Error, Kernel, algorithms, registration};
+
+/// What every control's name begins with, so that none is taken for the kernel's own.
+pub const PREFIX: &str = "ms_";
+
+const FOLDER: &str = "/sys/fs/bpf/midspan/cc";
+/// How long an unloaded name may linger; it is gone in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// `BPF_FS_MAGIC`, of linux/magic.h.
+const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
+
+/// How a control is loaded.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options {
+    /// Of the algorithm.
+    pub config: Config,
+    /// Any socket may use it, and any network namespace as its default. Otherwise that takes
+    /// CAP_NET_ADMIN, as with the kernel's own that are not in
+    /// `net.ipv4.tcp_allowed_congestion_control`.
+    pub unrestricted: bool,
+}
+
+/// What loading a control did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It was not there before.
+    Loaded,
+    /// It was, and connections that begin from now on get the new one.
+    Replaced,
+}
+
+/// A control and whether it is loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The name for `setsockopt`, routes and scenarios.
+    pub name: String,
+    /// Loaded and pinned.
+    pub loaded: bool,
+    /// The kernel has a control of this name, whoever loaded it.
+    pub registered: bool,
+    /// Any socket may use it.
+    pub unrestricted: bool,
+}
+
+/// The controls that are loaded on this machine: pinned in a folder of the BPF file system, under
+/// names with a prefix.
+#[derive(Debug, Clone)]
+pub struct Controls {
+    folder: PathBuf,
+    prefix: String,
+}
+
+/// A control that is registered for as long as this lives, and its process does.
+#[derive(Debug)]
+pub struct Held {
+    name: String,
+    // In this order: the registration goes before what it registers.
+    _link: Link,
+    _object: Object,
+}
+
+impl Held {
+    /// The name for `setsockopt`, routes and scenarios.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Default for Controls {
+    /// Those of the machine: in `/sys/fs/bpf/midspan/cc`, named `ms_*`.
+    fn default() -> Self {
+        Controls::new(FOLDER, PREFIX)
+    }
+}
+
+impl Controls {
+    /// Controls pinned in `folder`, whose names are the algorithms' with `prefix` before them.
+    pub fn new(folder: impl Into<PathBuf>, prefix: impl Into<String>) -> Controls {
+        Controls { folder: folder.into(), prefix: prefix.into() }
+    }
+
+    /// The name that `algorithm` is registered by.
+    pub fn name_of(&self, algorithm: Algorithm) -> String {
+        format!("{}{}", self.prefix, algorithm.name())
+    }
+
+    /// Where NetAssist's feedback is pinned.
+    pub fn feedback(&self) -> PathBuf {
+        self.folder.join(feedback::PIN)
+    }
+
+    fn pin_of(&self, algorithm: Algorithm) -> PathBuf {
+        self.folder.join(algorithm.name())
+    }
+
+    /// Registers `algorithm` until it is unloaded. If it is loaded already it is replaced:
+    /// connections that use it keep what they have.
+    ///
+    /// # Errors
+    /// As [`Error`] has them. What was loaded before stays loaded then.
+    pub fn load(&self, algorithm: Algorithm, options: &Options) -> Result<Change, Error> {
+        self.make_folder()?;
+        let kernel = Kernel::running()?;
+        let (name, pin) = (self.name_of(algorithm), self.pin_of(algorithm));
+        let mut object = self.load_object(algorithm, options, &kernel, Some(&self.feedback()))?;
+        let mut map = control(&mut object).map_err(|error| refused(&name, &kernel, error))?;
+        match map.attach_struct_ops().map_err(|error| io_error(&error)) {
+            Ok(mut link) => {
+                // Left behind by a registration that is gone.
+                let _ = fs::remove_file(&pin);
+                if kernel.links {
+                    link.pin(&pin).map_err(|error| pin_error(&pin, &error))?;
+                } else {
+                    map.pin(&pin).map_err(|error| pin_error(&pin, &error))?;
+                    // The map is registered, which letting go of the link would end.
+                    link.disconnect();
+                }
+                Ok(Change::Loaded)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                if !pin.exists() {
+                    return Err(Error::NameTaken { name, folder: self.folder.clone() });
+                }
+                if kernel.links {
+                    let link = Link::open(&pin).map_err(|error| pin_error(&pin, &error))?;
+                    registration::replace(link.as_fd(), map.as_fd())
+                        .map_err(|error| refused(&name, &kernel, error))?;
+                } else {
+                    self.unregister_map(&pin)?;
+                    let mut link = map
+                        .attach_struct_ops()
+                        .map_err(|error| refused(&name, &kernel, io_error(&error)))?;
+                    map.pin(&pin).map_err(|error| pin_error(&pin, &error))?;
+                    link.disconnect();
+                }
+                Ok(Change::Replaced)
+            }
+            Err(error) => Err(refused(&name, &kernel, error)),
+        }
+    }
+
+    /// Registers `algorithm` for as long as the answer lives. Feedback is the pinned map's if there
+    /// is one.
+    ///
+    /// # Errors
+    /// As [`Error`] has them; [`Error::NameTaken`] also if it is loaded.
+    pub fn hold(&self, algorithm: Algorithm, options: &Options) -> Result<Held, Error> {
+        let kernel = Kernel::running()?;
+        let name = self.name_of(algorithm);
+        let feedback = Some(self.feedback()).filter(|path| path.exists());
+        let mut object = self.load_object(algorithm, options, &kernel, feedback.as_deref())?;
+        let mut map = control(&mut object).map_err(|error| refused(&name, &kernel, error))?;
+        let link = map.attach_struct_ops().map_err(|error| match io_error(&error) {
+            error if error.kind() == ErrorKind::AlreadyExists => {
+                Error::NameTaken { name: name.clone(), folder: self.folder.clone() }
+            }
+            error => refused(&name, &kernel, error),
+        })?;
+        Ok(Held { name, _link: link, _object: object })
+    }
+
+    /// Takes the name back. Connections that use the control keep it until they end.
+    ///
+    /// # Errors
+    /// [`Error::NotLoaded`], or when the user may not.
+    pub fn unload(&self, algorithm: Algorithm) -> Result<(), Error> {
+        let pin = self.pin_of(algorithm);
+        let failed = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => {
+                Error::NotLoaded { name: self.name_of(algorithm), path: pin.clone() }
+            }
+            ErrorKind::PermissionDenied => Error::NotPermitted,
+            _ => Error::Pin { path: pin.clone(), error },
+        };
+        fs::symlink_metadata(&pin).map_err(failed)?;
+        // A link that nobody holds is gone; a map's registration stays.
+        if Link::open(&pin).is_err() {
+            return self.unregister_map(&pin);
+        }
+        fs::remove_file(&pin).map_err(failed)?;
+        // The kernel lets go of the link a moment later.
+        let deadline = Instant::now() + PATIENCE;
+        let name = self.name_of(algorithm);
+        while registered().contains(&name) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Takes back everything that is loaded, and the map of feedback. Answers what was loaded.
+    ///
+    /// # Errors
+    /// At the first that cannot be unloaded.
+    pub fn unload_all(&self) -> Result<Vec<Algorithm>, Error> {
+        let loaded: Vec<Algorithm> =
+            algorithms().filter(|&algorithm| self.pin_of(algorithm).exists()).collect();
+        for &algorithm in &loaded {
+            self.unload(algorithm)?;
+        }
+        for path in [self.feedback(), self.folder.clone()] {
+            let removed =
+                if path.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) };
+            match removed {
+                Err(error)
+                    if !matches!(
+                        error.kind(),
+                        ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty
+                    ) =>
+                {
+                    return Err(Error::Pin { path, error });
+                }
+                _ => {}
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// All algorithms, and which are loaded.
+    pub fn status(&self) -> Vec<Status> {
+        let (registered, allowed) = (registered(), names_in("tcp_allowed_congestion_control"));
+        algorithms()
+            .map(|algorithm| {
+                let name = self.name_of(algorithm);
+                Status {
+                    algorithm,
+                    loaded: self.pin_of(algorithm).exists(),
+                    registered: registered.contains(&name),
+                    unrestricted: allowed.contains(&name),
+                    name,
+                }
+            })
+            .collect()
+    }
+
+    fn load_object(
+        &self,
+        algorithm: Algorithm,
+        options: &Options,
+        kernel: &Kernel,
+        feedback: Option<&Path>,
+    ) -> Result<Object, Error> {
+        let name = self.name_of(algorithm);
+        algorithm
+            .load(&name, options, kernel, feedback)
+            .map_err(|error| refused(&name, kernel, io_error(&error)))
+    }
+
+    /// Makes the folder, if there is a BPF file system for it.
+    fn make_folder(&self) -> Result<(), Error> {
+        let there = self.folder.ancestors().find(|path| path.exists());
+        let on_bpffs =
+            there.is_some_and(|path| statfs(path).is_ok_and(|fs| fs.f_type as u32 == BPF_FS_MAGIC));
+        if !on_bpffs {
+            return Err(Error::NoBpffs { path: self.folder.clone() });
+        }
+        fs::create_dir_all(&self.folder).map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied => Error::NotPermitted,
+            _ => Error::Pin { path: self.folder.clone(), error },
+        })
+    }
+
+    /// Ends the registration of a map that is pinned, and the pin.
+    fn unregister_map(&self, pin: &Path) -> Result<(), Error> {
+        let failed = |error: io::Error| Error::Pin { path: pin.to_owned(), error };
+        let map = MapHandle::from_pinned_path(pin).map_err(|error| failed(io_error(&error)))?;
+        registration::unregister(map.as_fd()).map_err(failed)?;
+        fs::remove_file(pin).map_err(failed)
+    }
+}
+
+/// The names of all controls that the kernel has.
+fn registered() -> Vec<String> {
+    names_in("tcp_available_congestion_control")
+}
+
+fn names_in(file: &str) -> Vec<String> {
+    let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{file}")).unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn refused(name: &str, kernel: &Kernel, error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => Error::NotPermitted,
+        _ => Error::Refused { name: name.to_owned(), release: kernel.release.clone(), error },
+    }
+}
+
+fn pin_error(path: &Path, error: &libbpf_rs::Error) -> Error {
+    Error::Pin { path: path.to_owned(), error: io_error(error) }
+}
+
+/// The kinds are the same, by another name.
+fn io_error(error: &libbpf_rs::Error) -> io::Error {
+    let kind = match error.kind() {
+        libbpf_rs::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
+        libbpf_rs::ErrorKind::InvalidInput => ErrorKind::InvalidInput,
+        libbpf_rs::ErrorKind::NotFound => ErrorKind::NotFound,
+        libbpf_rs::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+        _ => ErrorKind::Other,
+    };
+    io::Error::new(kind, format!("{error:#}"))
+}

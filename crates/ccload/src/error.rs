@@ -1,0 +1,75 @@
+use std::io;
+use std::path::PathBuf;
+
+/// Why a control cannot be loaded, or unloaded.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such algorithm.
+    #[error("no congestion control is called `{name}`: there are {known}")]
+    Unknown {
+        /// The name asked for.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The kernel does not describe its types.
+    #[error(
+        "this kernel does not describe its types (/sys/kernel/btf/vmlinux is missing): boot one built with CONFIG_DEBUG_INFO_BTF=y"
+    )]
+    NoBtf,
+    /// The kernel takes no congestion controls.
+    #[error(
+        "this kernel (Linux {release}) takes no congestion controls in BPF: boot Linux 6.1 or later, built with CONFIG_BPF_SYSCALL=y and CONFIG_BPF_JIT=y"
+    )]
+    NoStructOps {
+        /// As `uname -r` has it.
+        release: String,
+    },
+    /// There is nowhere to pin a control.
+    #[error("{path} is not in a BPF file system: mount one with `mount -t bpf bpf /sys/fs/bpf`")]
+    NoBpffs {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The user may not.
+    #[error(
+        "not permitted: loading congestion controls takes root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, in the initial user namespace"
+    )]
+    NotPermitted,
+    /// Somebody else has registered the name.
+    #[error(
+        "a congestion control called `{name}` is registered already, and is not pinned in {folder}: unload it with whatever loaded it (`bpftool struct_ops list` shows it)"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Where ours are pinned.
+        folder: PathBuf,
+    },
+    /// It is not loaded.
+    #[error("`{name}` is not loaded: nothing is pinned at {path}")]
+    NotLoaded {
+        /// The name.
+        name: String,
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// The kernel refused the program.
+    #[error("Linux {release} does not take `{name}`: {error} (`MIDSPAN_LOG=debug` shows why)")]
+    Refused {
+        /// The name.
+        name: String,
+        /// As `uname -r` has it.
+        release: String,
+        /// What it says.
+        error: io::Error,
+    },
+    /// A file of the BPF file system cannot be had.
+    #[error("{path}: {error}")]
+    Pin {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+}

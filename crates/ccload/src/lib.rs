@@ -1,0 +1,18 @@
+//! Midspan's congestion controls in the running kernel.
+//!
+//! Each algorithm of the crate `cc` is here a BPF program of type struct_ops: its header, and glue that
+//! fills it from kernel sockets (`bpf/`). [`Controls`] registers them under names of ours (`ms_cubic`),
+//! either for as long as a process [holds](Controls::hold) them, or until they are
+//! [unloaded](Controls::unload) again, replaceable while connections use them. A name holds for every
+//! network namespace of the machine. What this kernel can do, and lacks, [`Kernel`] says.
+
+mod controls;
+mod error;
+mod kernel;
+mod object;
+mod registration;
+
+pub use controls::{Change, Controls, Held, Options, PREFIX, Status};
+pub use error::Error;
+pub use kernel::Kernel;
+pub use object::{Algorithm, algorithms};

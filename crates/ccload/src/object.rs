@@ -1,0 +1,152 @@
+//! The compiled programs, and what is set in one before it is loaded.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+
+use libbpf_rs::{
+    MapCore, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel, set_print,
+};
+
+use crate::{Error, Kernel, Options};
+
+type Objects = &'static [(&'static str, &'static [u8])];
+const OBJECTS: Objects = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+
+/// Registered with a link (`enum` in linux/bpf.h).
+const BPF_F_LINK: u32 = 1 << 13;
+/// Any socket may use it, whatever its owner may (include/net/tcp.h).
+const TCP_CONG_NON_RESTRICTED: u32 = 1;
+/// `char name[16]` and `__u32 flags` behind it, in bpf/kernel.h.
+const NAME_SIZE: usize = 16;
+const FLAGS_SIZE: usize = 4;
+
+/// An algorithm that can be loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Algorithm {
+    name: &'static str,
+    object: &'static [u8],
+}
+
+/// All of them, by name.
+pub fn algorithms() -> impl Iterator<Item = Algorithm> {
+    OBJECTS.iter().map(|&(name, object)| Algorithm { name, object })
+}
+
+impl Algorithm {
+    /// The one called `name`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn named(name: &str) -> Result<Algorithm, Error> {
+        algorithms().find(|algorithm| algorithm.name == name).ok_or_else(|| Error::Unknown {
+            name: name.to_owned(),
+            known: algorithms().map(|known| known.name).collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The algorithm's name, without a prefix.
+    pub fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// Loads its programs, to be registered as `registered`. The map of feedback, where it uses
+    /// one, is the one pinned at `feedback`, which is made if need be; with `None` it is its own.
+    pub(crate) fn load(
+        self,
+        registered: &str,
+        options: &Options,
+        kernel: &Kernel,
+        feedback: Option<&Path>,
+    ) -> libbpf_rs::Result<Object> {
+        set_print(Some((PrintLevel::Debug, |level, said| match level {
+            PrintLevel::Warn => tracing::debug!("libbpf: {}", said.trim_end()),
+            _ => tracing::trace!("libbpf: {}", said.trim_end()),
+        })));
+        let mut object = ObjectBuilder::default().open_memory(self.object)?;
+        let mut control = open_map(&mut object, "control")?;
+        if kernel.links {
+            control.set_map_flags(BPF_F_LINK)?;
+        }
+        let ops = control.initial_value_mut().ok_or_else(|| missing("control"))?;
+        set_registration(ops, &format!("ms_{}", self.name), registered, options.unrestricted)?;
+        open_map(&mut object, ".rodata.config")?.set_initial_value(&options.config.to_bytes())?;
+        if let Ok(mut arguments) = open_map(&mut object, ".rodata.kernel") {
+            arguments.set_initial_value(&kernel.cong_control_arguments.to_ne_bytes())?;
+        }
+        if let (Some(path), Ok(mut map)) = (feedback, open_map(&mut object, "feedback")) {
+            map.set_pin_path(path)?;
+        }
+        object.load()
+    }
+}
+
+/// Writes name and flags into the operations, which the object has under the name `compiled`.
+fn set_registration(
+    ops: &mut [u8],
+    compiled: &str,
+    name: &str,
+    unrestricted: bool,
+) -> io::Result<()> {
+    let at = ops
+        .windows(NAME_SIZE)
+        .position(|window| window.starts_with(compiled.as_bytes()) && window[compiled.len()] == 0);
+    let (Some(at), true) = (at, name.len() < NAME_SIZE) else {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a name of 1 to 15 bytes is wanted",
+        ));
+    };
+    let (field, rest) = ops[at..].split_at_mut(NAME_SIZE);
+    field.fill(0);
+    field[..name.len()].copy_from_slice(name.as_bytes());
+    if unrestricted {
+        let flags = rest.first_chunk_mut::<FLAGS_SIZE>().ok_or_else(|| missing("flags"))?;
+        *flags = (u32::from_ne_bytes(*flags) | TCP_CONG_NON_RESTRICTED).to_ne_bytes();
+    }
+    Ok(())
+}
+
+fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> io::Result<OpenMapMut<'a>> {
+    object.maps_mut().find(|map| map.name() == OsStr::new(name)).ok_or_else(|| missing(name))
+}
+
+/// The map that holds the operations.
+pub(crate) fn control(object: &mut Object) -> io::Result<MapMut<'_>> {
+    object.maps_mut().find(|map| map.name() == "control").ok_or_else(|| missing("control"))
+}
+
+fn missing(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("the program has no `{what}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_of_the_family_has_a_program() {
+        let mut written: Vec<&str> = midspan_cc::names().collect();
+        written.sort_unstable();
+        let compiled: Vec<&str> = algorithms().map(Algorithm::name).collect();
+        assert_eq!(compiled, written);
+    }
+
+    #[test]
+    fn an_unknown_one_is_refused_with_those_that_there_are() {
+        let said = Algorithm::named("vegas").unwrap_err().to_string();
+        assert!(said.contains("`vegas`") && said.contains("cubic"), "{said}");
+    }
+
+    #[test]
+    fn the_registration_is_written_where_the_object_has_it() {
+        let mut ops = vec![0u8; 40];
+        ops[8..13].copy_from_slice(b"ms_lp");
+        ops[24] = 2;
+        set_registration(&mut ops, "ms_lp", "mine", true).unwrap();
+        assert_eq!(&ops[8..24], b"mine\0\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(ops[24], 3);
+        assert!(set_registration(&mut ops, "ms_lp", "other", true).is_err());
+        assert!(set_registration(&mut ops, "mine", "a_name_that_is_too_long", false).is_err());
+    }
+}

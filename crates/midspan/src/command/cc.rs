@@ -1,0 +1,170 @@
+//! `midspan cc`: the congestion controls that Midspan brings, in the running kernel.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand, ValueEnum};
+use midspan_cc::{Config, HyStart};
+use midspan_ccload::{Algorithm, Change, Controls, Error, Kernel, Options, algorithms};
+use midspan_units::Rate;
+
+use super::BadInput;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say which controls there are, and what each is for
+    List,
+    /// Register controls with the kernel, for every network namespace of this machine, until they are
+    /// unloaded; those that are loaded already are replaced, and connections keep what they have
+    Load(Load),
+    /// Take controls back; connections that use one keep it until they end
+    Unload(Which),
+    /// Say which are loaded, and what this kernel lacks
+    Status,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Which {
+    /// Their names, with `ms_` or without, as `midspan cc list` has them
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// All of them
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    #[command(flatten)]
+    which: Which,
+    /// Let every socket use them, and every network namespace have them as its default, without
+    /// CAP_NET_ADMIN
+    #[arg(long)]
+    unrestricted: bool,
+    /// How cubic, nacubic and natcp leave slow start
+    #[arg(long, value_enum, default_value = "classic")]
+    hystart: Start,
+    /// The sending rate that me begins with, such as `200 kbit/s`
+    #[arg(long, value_name = "RATE")]
+    me_rate: Option<Rate>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Start {
+    /// At the first loss
+    Off,
+    /// HyStart, as in Linux
+    Classic,
+    /// HyStart++ (RFC 9406)
+    PlusPlus,
+}
+
+/// Runs one of them.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    let controls = Controls::default();
+    match command {
+        Command::List => {
+            for algorithm in algorithms() {
+                let name = controls.name_of(algorithm);
+                println!("{name:12} {}", purpose(algorithm.name()));
+            }
+        }
+        Command::Load(arguments) => load(&controls, &arguments)?,
+        Command::Unload(which) if which.all => {
+            for algorithm in controls.unload_all()? {
+                println!("{} is unloaded", controls.name_of(algorithm));
+            }
+        }
+        Command::Unload(which) => {
+            for algorithm in which.algorithms()? {
+                controls.unload(algorithm).map_err(blame)?;
+                println!("{} is unloaded", controls.name_of(algorithm));
+            }
+        }
+        Command::Status => status(&controls)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(controls: &Controls, arguments: &Load) -> Result<()> {
+    let mut config = Config {
+        hystart: match arguments.hystart {
+            Start::Off => HyStart::Off,
+            Start::Classic => HyStart::Classic,
+            Start::PlusPlus => HyStart::PlusPlus,
+        },
+        ..Config::default()
+    };
+    if let Some(rate) = arguments.me_rate {
+        config.me_initial_rate = rate;
+    }
+    let options = Options { config, unrestricted: arguments.unrestricted };
+    for algorithm in arguments.which.algorithms()? {
+        let change = controls.load(algorithm, &options).map_err(blame)?;
+        let done = match change {
+            Change::Loaded => "loaded",
+            Change::Replaced => "replaced",
+        };
+        println!("{} is {done}", controls.name_of(algorithm));
+    }
+    Ok(())
+}
+
+fn status(controls: &Controls) -> Result<()> {
+    for status in controls.status() {
+        let what = match (status.loaded, status.registered) {
+            (true, true) if status.unrestricted => "loaded, for every socket",
+            (true, true) => "loaded, for sockets with CAP_NET_ADMIN",
+            (true, false) => "pinned, but not registered any more: load it again",
+            (false, true) => "registered by another process, for as long as that lives",
+            (false, false) => "-",
+        };
+        println!("{:12} {what}", status.name);
+    }
+    let kernel = Kernel::running()?;
+    println!("Linux {}", kernel.release);
+    for lacking in kernel.lacks() {
+        println!("  lacks {lacking}");
+    }
+    Ok(())
+}
+
+impl Which {
+    fn algorithms(&self) -> Result<Vec<Algorithm>> {
+        if self.all {
+            return Ok(algorithms().collect());
+        }
+        let name = |name: &String| {
+            let name = name.strip_prefix(midspan_ccload::PREFIX).unwrap_or(name);
+            Algorithm::named(name).map_err(blame)
+        };
+        self.names.iter().map(name).collect()
+    }
+}
+
+/// What the user can mend in the command, and what not.
+fn blame(error: Error) -> anyhow::Error {
+    match error {
+        Error::Unknown { .. } | Error::NotLoaded { .. } => BadInput::because(error),
+        error => error.into(),
+    }
+}
+
+fn purpose(algorithm: &str) -> &'static str {
+    match algorithm {
+        "reno" => "Reno with NewReno's recovery (RFC 5681, RFC 6582)",
+        "cubic" => "CUBIC (RFC 9438)",
+        "westwood" => "Westwood+: on loss, back to what the path was seen to carry",
+        "illinois" => {
+            "TCP-Illinois: the queueing delay says how fast to grow and how far to shrink"
+        }
+        "lp" => "TCP-LP: takes what others leave, for background transfers",
+        "dctcp" => "DCTCP (RFC 8257): shrinks by as much as the path marks; wants ECN on all of it",
+        "bbr3" => "BBR version 3 (draft-ietf-ccwg-bbr): paced by a model of the path",
+        "natcp" => "NATCP: window and rate as NetAssist says, CUBIC when it says nothing",
+        "nacubic" => "NACubic: CUBIC under a cap that NetAssist gives",
+        "me" => "TCP-ME: finds the rate of the operator's policer, by marks that tell losses apart",
+        _ => "",
+    }
+}
