@@ -1,5 +1,6 @@
 //! Midspan's benchmarks: each prints a table, and keeps its run when told to.
 
+mod assist;
 mod chain;
 mod emu;
 mod flow;
@@ -18,6 +19,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
+    /// NetAssist's daemon: delay and cost of feedback, by UEs and senders.
+    Assist(assist::Options),
     /// Rate and lateness of the emulated link: one bulk TCP flow at 1 and 50 ms round trip.
     Emu(emu::Options),
     /// Midspan's relay against HAProxy and nginx: bulk, connections, messages, memory.
@@ -26,6 +29,7 @@ enum Benchmark {
 
 fn main() -> Result<()> {
     match Arguments::parse().benchmark {
+        Benchmark::Assist(options) => assist::run(&options),
         Benchmark::Emu(options) => emu::run(&options),
         Benchmark::Relay(options) => relay::run(&options),
     }

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use midspan_assist_proto::Entry;
+use midspan_cc::Feedback;
+use midspan_cc::feedback::{ENTRIES, KEY_SIZE, PIN, VALUE_SIZE, Value, key};
 use midspan_units::Span;
 
 /// Where an agent leaves what its host's senders are to go by.
@@ -25,18 +27,9 @@ pub trait Sink: Send + fmt::Debug {
     fn remove(&mut self, ue: IpAddr) -> io::Result<()>;
 }
 
-/// The BPF map from which the congestion controls `natcp` and `nacubic` read (its layout is
-/// `crates/cc/algo/feedback.h`).
+/// The BPF map from which the congestion controls `natcp` and `nacubic` read ([`midspan_cc::feedback`]).
 #[derive(Debug)]
 pub struct PinnedMap(MapHandle);
-
-/// `FEEDBACK_ENTRIES`.
-const ENTRIES: u32 = 65_536;
-/// `struct feedback_key`.
-const KEY: usize = 16;
-/// `struct feedback_value`.
-const VALUE: usize = 32;
-const NAME: &str = "feedback";
 
 impl PinnedMap {
     /// Opens the map that is pinned in `folder`, or makes and pins it there: whoever comes first
@@ -46,7 +39,7 @@ impl PinnedMap {
     /// When the folder is not of a BPF file system, the user may not, or what is pinned there is
     /// another map.
     pub fn open(folder: &Path) -> io::Result<PinnedMap> {
-        let path = folder.join(NAME);
+        let path = folder.join(PIN);
         let in_path =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let other = |error: libbpf_rs::Error| in_path(io::Error::other(error));
@@ -56,9 +49,9 @@ impl PinnedMap {
                 sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
                 ..Default::default()
             };
-            let (key, value) = (KEY as u32, VALUE as u32);
+            let (key, value) = (KEY_SIZE as u32, VALUE_SIZE as u32);
             let mut map =
-                MapHandle::create(MapType::LruHash, Some(NAME), key, value, ENTRIES, &options)
+                MapHandle::create(MapType::LruHash, Some(PIN), key, value, ENTRIES, &options)
                     .map_err(other)?;
             // Somebody else may have pinned theirs in between: theirs holds.
             if let Err(error) = map.pin(&path)
@@ -69,7 +62,7 @@ impl PinnedMap {
         }
         let map = MapHandle::from_pinned_path(&path).map_err(other)?;
         let right = map.map_type() == MapType::LruHash
-            && (map.key_size(), map.value_size()) == (KEY as u32, VALUE as u32);
+            && (map.key_size(), map.value_size()) == (KEY_SIZE as u32, VALUE_SIZE as u32);
         if !right {
             return Err(in_path(io::Error::other("another map than the one for feedback")));
         }
@@ -99,24 +92,15 @@ impl Sink for PinnedMap {
     }
 }
 
-fn key(ue: IpAddr) -> [u8; KEY] {
-    match ue {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    }
-}
-
-fn value(entry: &Entry, timeout: Span) -> [u8; VALUE] {
-    let micros = |span: Span| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
-    let mut value = [0; VALUE];
-    value[0..8].copy_from_slice(&entry.measured.as_nanos().to_ne_bytes());
-    // Bytes: at least one, since zero is "not known".
-    value[8..16].copy_from_slice(&(entry.bandwidth.as_bps() / 8).max(1).to_ne_bytes());
-    value[16..20].copy_from_slice(&micros(entry.min_rtt).to_ne_bytes());
-    value[20..24].copy_from_slice(&entry.fairness.as_256ths().to_ne_bytes());
-    value[24..28].copy_from_slice(&(micros(timeout) / 1_000).to_ne_bytes());
-    value[28..32].copy_from_slice(&entry.sequence.to_ne_bytes());
-    value
+fn value(entry: &Entry, timeout: Span) -> [u8; VALUE_SIZE] {
+    let feedback = Feedback {
+        bandwidth: entry.bandwidth,
+        min_rtt: entry.min_rtt,
+        fairness: entry.fairness.as_256ths(),
+    };
+    // As of the measurement, so that its age counts towards the timeout.
+    let Entry { measured: updated, sequence, .. } = *entry;
+    Value { feedback, updated, timeout, sequence }.to_bytes()
 }
 
 /// A sink in memory, for hosts without the congestion controls, and for tests: clones share it.
@@ -162,22 +146,12 @@ mod tests {
     }
 
     #[test]
-    fn the_value_is_laid_out_as_the_header_says() {
-        let value = value(&entry(), Span::from_millis(175));
-        let long = |at: usize| u64::from_ne_bytes(value[at..at + 8].try_into().unwrap());
-        let short = |at: usize| u32::from_ne_bytes(value[at..at + 4].try_into().unwrap());
-        assert_eq!((long(0), long(8)), (123, 1_500_000));
-        assert_eq!([short(16), short(20), short(24), short(28)], [11_000, 512, 175, 9]);
-        assert_eq!(&key(entry().ue)[8..], [0, 0, 0xff, 0xff, 10, 45, 0, 2]);
-    }
-
-    #[test]
     fn a_pinned_map_is_made_once_and_shared() {
         let folder = Path::new("/sys/fs/bpf").join(format!("midspan-test-{}", std::process::id()));
         struct Unpin<'a>(&'a Path);
         impl Drop for Unpin<'_> {
             fn drop(&mut self) {
-                let _ = fs::remove_file(self.0.join(NAME));
+                let _ = fs::remove_file(self.0.join(PIN));
                 let _ = fs::remove_dir(self.0);
             }
         }
