@@ -76,7 +76,8 @@ enum cc_hystart {
 struct cc_config {
 	u32 hystart;           /* enum cc_hystart, in CUBIC and what is built on it */
 	u32 cubic_constant_alpha; /* CUBIC: not 0: alpha_cubic stays below 1 at every window, as in
-				     RFC 8312 and in Linux; 0: as in RFC 9438 */
+				     RFC 8312 and in Linux, the default; 0: as RFC 9438 says
+				     it should be (section 4.3) */
 	u32 cubic_fast_convergence; /* CUBIC: RFC 9438, section 4.7; not 0 wherever flows share a link */
 	u32 me_initial_rate;   /* TCP-ME: bytes per second at the start */
 };
@@ -84,7 +85,7 @@ struct cc_config {
 #define CC_CONFIG_DEFAULT                                                                          \
 	{                                                                                          \
 		.hystart = CC_HYSTART_CLASSIC,                                                     \
-		.cubic_constant_alpha = 0,                                                         \
+		.cubic_constant_alpha = 1,                                                         \
 		.cubic_fast_convergence = 1,                                                       \
 		.me_initial_rate = 25000,                                                          \
 	}

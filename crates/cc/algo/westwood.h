@@ -10,6 +10,10 @@
 /* Bandwidth is measured over a round-trip, but never over less than this: the samples of a short path
  * are noise. */
 #define WESTWOOD_INTERVAL_LEAST_US 50000u
+/* RTTmin is counted in ticks of such a length, and a part of one as a whole: as in Linux where it counts
+ * 250 a second, whose curves are the yardstick here. It is what makes the window after a loss a little
+ * more than was seen to get through, without which Westwood+ would never win back what it lost. */
+#define WESTWOOD_TICK_US 4000u
 /* The low-pass filter keeps 7/8 of its value at each sample. */
 #define WESTWOOD_FILTER 8u
 
@@ -74,6 +78,13 @@ CC_INLINE void westwood_grow(struct westwood *westwood, struct cc *cc,
 	reno_grow(&westwood->reno, cc, sample);
 }
 
+CC_INLINE u64 westwood_rtt_min_us(const struct westwood *westwood)
+{
+	u64 ticks = ((u64)westwood->rtt_min_us + WESTWOOD_TICK_US - 1) / WESTWOOD_TICK_US;
+
+	return ticks * WESTWOOD_TICK_US;
+}
+
 /* Westwood+, figure 1: ssthresh = max(2, BWE x RTTmin / seg_size). Before anything was measured, half
  * as Reno. */
 CC_INLINE u32 westwood_ssthresh(struct westwood *westwood, struct cc *cc)
@@ -83,7 +94,7 @@ CC_INLINE u32 westwood_ssthresh(struct westwood *westwood, struct cc *cc)
 
 	if (!westwood->bandwidth)
 		return half;
-	bytes = mul_div(westwood->bandwidth, westwood->rtt_min_us, USEC_PER_SEC);
+	bytes = mul_div(westwood->bandwidth, westwood_rtt_min_us(westwood), USEC_PER_SEC);
 	return min32(max32(narrow(bytes / max32(cc->mss, 1)), CC_SSTHRESH_LEAST), CC_CWND_MOST);
 }
 

@@ -20,8 +20,8 @@ pub struct Config {
     /// CUBIC and NACubic: how they leave slow start.
     pub hystart: HyStart,
     /// CUBIC and NACubic: whether the window that Reno would have grows at the same pace always, as
-    /// in RFC 8312 and in Linux, or faster once it is where the last reduction was (RFC 9438,
-    /// section 4.3).
+    /// in RFC 8312 and in Linux, which is the default, or faster once it is where the last reduction
+    /// was, as RFC 9438 says it should (section 4.3).
     pub cubic_constant_alpha: bool,
     /// CUBIC and NACubic: fast convergence (RFC 9438, section 4.7), by which a flow makes room for a
     /// new one. For links that flows share.

@@ -188,7 +188,7 @@ impl Controls {
         };
         fs::symlink_metadata(&pin).map_err(failed)?;
         // A link that nobody holds is gone; a map's registration stays.
-        if Link::open(&pin).is_err() {
+        if !Kernel::running()?.links {
             return self.unregister_map(&pin);
         }
         fs::remove_file(&pin).map_err(failed)?;

@@ -49,5 +49,7 @@ pub(crate) fn of_leg(leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
 }
 
 fn control(name: &str) -> Result<Control, Error> {
+    // Those of ours in the kernel, by their names there.
+    let name = name.strip_prefix("ms_").unwrap_or(name);
     Ok(Control::new(name, &midspan_cc::Config::default())?)
 }

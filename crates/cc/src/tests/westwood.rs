@@ -70,3 +70,17 @@ fn before_anything_is_measured_it_is_reno() {
     let mut sender = westwood().at(20);
     assert_eq!(sender.control.on_reduction(&sender.connection, State::Recovery), 10);
 }
+
+/// RTTmin is counted in whole ticks of 4 ms: at 1 ms the window after a loss is four times what the path
+/// holds.
+#[test]
+fn a_short_round_trip_counts_as_a_tick() {
+    let rtt = Span::from_millis(1);
+    let mut sender = Sender::new("westwood", Config::default(), rtt).at(10);
+    sender.sample.cwnd_limited = false;
+    for _ in 0..200 {
+        sender.round();
+    }
+    let left = sender.control.on_reduction(&sender.connection, State::Recovery);
+    assert!((38..=41).contains(&left), "{left}");
+}

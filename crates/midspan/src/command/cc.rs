@@ -45,6 +45,10 @@ pub(crate) struct Load {
     /// How cubic, nacubic and natcp leave slow start
     #[arg(long, value_enum, default_value = "classic")]
     hystart: Start,
+    /// cubic, nacubic and natcp: grow as RFC 9438 says where Reno would be faster, which is faster than
+    /// Linux does
+    #[arg(long)]
+    rfc9438: bool,
     /// The sending rate that me begins with, such as `200 kbit/s`
     #[arg(long, value_name = "RATE")]
     me_rate: Option<Rate>,
@@ -94,6 +98,7 @@ fn load(controls: &Controls, arguments: &Load) -> Result<()> {
             Start::Classic => HyStart::Classic,
             Start::PlusPlus => HyStart::PlusPlus,
         },
+        cubic_constant_alpha: !arguments.rfc9438,
         ..Config::default()
     };
     if let Some(rate) = arguments.me_rate {
