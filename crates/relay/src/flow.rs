@@ -102,6 +102,8 @@ impl Others {
 pub(crate) enum Told {
     /// There may be work to do.
     Work,
+    /// The server has answered, and there may be work to do.
+    Connected,
     /// The server cannot be connected to, and there is another.
     TryAnother,
 }
@@ -250,7 +252,10 @@ impl LiveFlow {
             Some(_) if connecting && !self.others.is_empty() => return Told::TryAnother,
             Some(_) if connecting => self.flow.fail(Cause::ConnectFailed),
             Some(_) => self.flow.fail(Cause::Reset(leg)),
-            None if connecting && socket.writable => self.connected(),
+            None if connecting && socket.writable => {
+                self.connected();
+                return Told::Connected;
+            }
             None => {}
         }
         Told::Work

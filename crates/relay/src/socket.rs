@@ -110,7 +110,7 @@ pub(crate) fn listen(family: Family, place: Place, config: &Config) -> io::Resul
     }
     configure(&socket, leg)?;
     if let Dscp::Always(point) = leg.dscp {
-        mark(&socket, family, point)?;
+        mark(&socket, family.any(), point)?;
     }
     if !mptcp {
         midspan_sys::socket::save_syn(&socket)?;
@@ -176,17 +176,17 @@ pub(crate) fn open(
         Dscp::Copy => dscp,
         Dscp::Always(point) => point,
     };
-    mark(&socket, family, dscp)?;
+    mark(&socket, server.ip(), dscp)?;
     Ok(socket)
 }
 
 /// Has a socket's packets carry a code point, above the bits that are ECN's (RFC 3168, 5).
-fn mark(socket: &Socket, family: Family, dscp: u8) -> io::Result<()> {
-    match family {
+pub(crate) fn mark(socket: impl AsFd, peer: IpAddr, dscp: u8) -> io::Result<()> {
+    match peer {
         // As they are anyway.
         _ if dscp == 0 => {}
-        Family::V4 => sockopt::set_ip_tos(socket, dscp << 2)?,
-        Family::V6 => sockopt::set_ipv6_tclass(socket, u32::from(dscp) << 2)?,
+        IpAddr::V4(_) => sockopt::set_ip_tos(socket, dscp << 2)?,
+        IpAddr::V6(_) => sockopt::set_ipv6_tclass(socket, u32::from(dscp) << 2)?,
     }
     Ok(())
 }

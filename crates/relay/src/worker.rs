@@ -17,7 +17,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use socket2::Socket;
 
-use crate::config::Forward;
+use crate::config::{Dscp, Forward};
 use crate::counters::{Count, Counters};
 use crate::flow::{LiveFlow, Next, Others, Story, Told};
 use crate::greeting::{Greeted, Greetings};
@@ -265,6 +265,10 @@ impl Worker {
                 if let Some(flow) = self.flows.get_mut(key) {
                     match flow.event(leg, flags, counters) {
                         Told::Work => self.enqueue(key),
+                        Told::Connected => {
+                            self.copy_marking(key);
+                            self.enqueue(key);
+                        }
                         Told::TryAnother => self.connect_to_another(key, Cause::ConnectFailed),
                     }
                 }
@@ -587,6 +591,23 @@ impl Worker {
             }
             Ok(flow)
         })
+    }
+
+    /// Marks what is sent to a client as its server has marked its answer, which BPF has seen.
+    fn copy_marking(&mut self, key: Key) {
+        let Some(slot) = &self.slot else { return };
+        if self.shared.config.client_leg.dscp != Dscp::Copy {
+            return;
+        }
+        let Some(flow) = self.flows.get_mut(key) else { return };
+        let Story { client, server, .. } = *flow.story();
+        let marked = match slot.answer_dscp(client, server) {
+            Ok(dscp) => socket::mark(flow.fd(Leg::Client), client.ip(), dscp.unwrap_or(0)),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = marked {
+            tracing::debug!(%error, "a server's marking is not copied");
+        }
     }
 
     fn connect_to(&self, server: SocketAddr, dscp: u8) -> io::Result<OwnedFd> {

@@ -94,6 +94,7 @@ static __always_inline void answered(const struct connection *connection, struct
 {
 	if (opening->stage == ASKED) {
 		opening->answer = packet->sequence;
+		opening->answer_dscp = packet->dscp;
 		opening->stage = ANSWERED;
 	}
 	if (opening->verdict == PASS_ASYMMETRIC) {

@@ -83,7 +83,8 @@ struct opening {
 	__u32 answer;     /* what the server began its own sequence numbers after */
 	__u32 listener;
 	__u16 verdict;
-	__u16 stage;      /* enum stage */
+	__u8 stage;       /* enum stage */
+	__u8 answer_dscp; /* code point of the server's answer */
 };
 
 /* How far an opening has come. */

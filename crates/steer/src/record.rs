@@ -1,6 +1,6 @@
 //! What the maps hold, as bytes: the layouts of `bpf/record.h`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
 
@@ -85,6 +85,16 @@ pub(crate) fn address(address: IpAddr) -> [u8; 16] {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
     }
+}
+
+/// `struct connection`.
+pub(crate) fn connection(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(36);
+    bytes.extend(address(client.ip()));
+    bytes.extend(address(server.ip()));
+    bytes.extend(client.port().to_be_bytes());
+    bytes.extend(server.port().to_be_bytes());
+    bytes
 }
 
 /// `struct prefix`.

@@ -1,7 +1,7 @@
 //! What the relay's workers and its monitor keep in hand of the maps.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_observe::subscriber;
@@ -17,6 +17,7 @@ pub struct Slot {
     pub(crate) workers: MapHandle,
     pub(crate) full_clients: MapHandle,
     pub(crate) routes: MapHandle,
+    pub(crate) openings: MapHandle,
     pub(crate) index: u32,
 }
 
@@ -62,6 +63,21 @@ impl Slot {
         }
         let until = (now + DOUBT_NS).to_ne_bytes();
         self.routes.update(&key, &until, MapFlags::ANY).map_err(|error| io_error(&error))
+    }
+}
+
+/// Where in a `struct opening` the code point of the server's answer is.
+const ANSWER_DSCP: usize = 23;
+
+impl Slot {
+    /// The code point of the packet by which a server has answered; none if that is not known any more.
+    ///
+    /// # Errors
+    /// When the kernel refuses, which it has no reason to.
+    pub fn answer_dscp(&self, client: SocketAddr, server: SocketAddr) -> io::Result<Option<u8>> {
+        let key = record::connection(client, server);
+        let found = self.openings.lookup(&key, MapFlags::ANY).map_err(|error| io_error(&error))?;
+        Ok(found.and_then(|opening| opening.get(ANSWER_DSCP).copied()))
     }
 }
 

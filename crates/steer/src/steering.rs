@@ -168,6 +168,7 @@ impl Steering {
             workers: self.map("workers")?,
             full_clients: self.map("full_clients")?,
             routes: self.map("routes")?,
+            openings: self.map("openings")?,
             index,
         })
     }

@@ -9,6 +9,7 @@ use midspan_sys::sockdiag::{TcpSocket, tcp_sockets};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::process::RelayProcess;
+use crate::steer;
 use crate::world::{CLIENT, PATIENCE, SERVER, World, ip};
 
 /// Counts the TCP packets that a namespace receives, and those of them with a code point.
@@ -103,6 +104,28 @@ fn the_clients_marking_survives_the_split() {
             relay.until(|counts| counts["active"] == 0);
             let (all, marked) = marked.read();
             assert!(all > 5 && all == marked, "{server} {dscp}: {marked} of {all}");
+        }
+    }
+}
+
+/// What the client receives before the server has answered is not marked; all else is, as the server's
+/// answer was.
+#[test]
+fn the_servers_marking_survives_the_split() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = steer::start(&world, "") else { return };
+    for server in SERVER {
+        for dscp in [46, 63] {
+            let (listener, address) = world.listen(server);
+            mark(&socket2::SockRef::from(&listener), dscp);
+            let mut near = connect(&world, address, |_| {});
+            let (mut far, _) = listener.accept().unwrap();
+            steer::exchange(&mut near, &mut far);
+            let marked = Marked::count(&world.client, dscp);
+            talk(near, far);
+            relay.until(|counts| counts["active"] == 0);
+            let (all, marked) = marked.read();
+            assert!(all > 3 && all == marked, "{server} {dscp}: {marked} of {all}");
         }
     }
 }
