@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use crate::shared::Shared;
 
-/// How long the kernel may take to wake us, so that we see that it is time to end.
+/// How long records may wait, of which the kernel does not tell while they are few; and we, to see that
+/// it is time to end.
 const WAIT: Duration = Duration::from_millis(100);
 /// How often idle connections are looked for.
 const LOOK: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use midspan_observe::subscriber;
 use midspan_split::{
@@ -25,6 +25,10 @@ use crate::store::{Read, Store, Write};
 
 /// Bytes that a flow may move in each direction before other flows get their turn.
 const TURN: u64 = 1 << 20;
+
+/// How long after a client has connected its first data is waited for, to end the server's handshake
+/// with it.
+const GRACE: Duration = Duration::from_millis(1);
 
 /// A split flow, carried out with sockets.
 ///
@@ -51,6 +55,9 @@ pub(crate) struct LiveFlow {
     /// What the server is sent before what the client sends, until it is connected.
     pub(crate) preface: Option<Box<[u8]>>,
     stillness: Stillness,
+    /// The acknowledgement that ends the handshake with the server is kept back for the client's first
+    /// data, which takes it along.
+    keeps_ack: bool,
 }
 
 /// What is told of a flow from outside, beside its bytes.
@@ -170,6 +177,7 @@ impl LiveFlow {
             dscp: 0,
             preface: None,
             stillness: Stillness::new(),
+            keeps_ack: true,
         }
     }
 
@@ -188,6 +196,7 @@ impl LiveFlow {
         self.story.server = server;
         self.sockets.server = Socket::new(fd);
         self.connect_due = connect_due;
+        self.keeps_ack = true;
     }
 
     pub(crate) fn fd(&self, leg: Leg) -> &OwnedFd {
@@ -266,6 +275,7 @@ impl LiveFlow {
         self.flow.connected();
         self.story.connected = Some(Instant::now());
         if let Some(preface) = self.preface.take() {
+            self.keeps_ack = false;
             // It fits: nothing else is in the socket's buffer yet.
             let sent = rustix::net::send(&self.sockets.server.fd, &preface, SendFlags::NOSIGNAL);
             if sent != Ok(preface.len()) {
@@ -293,7 +303,30 @@ impl LiveFlow {
                 (_, wanted) => next = wanted,
             }
         }
+        if self.keeps_ack && self.story.connected >= Some(self.acknowledges_at()) {
+            self.acknowledge();
+        }
         self.next(next)
+    }
+
+    /// When the server's handshake is acknowledged even if the client has sent nothing. A server that is
+    /// further away than this does not wait at all.
+    pub(crate) fn acknowledges_at(&self) -> Instant {
+        self.story.start + GRACE
+    }
+
+    pub(crate) fn keeps_ack(&self) -> bool {
+        self.keeps_ack
+    }
+
+    /// Acknowledges the server's handshake, unless data has done so or is about to.
+    pub(crate) fn acknowledge(&mut self) {
+        if self.keeps_ack && !self.flow.is_connecting() && !self.lanes[Leg::Client].posted {
+            self.keeps_ack = false;
+            if let Err(error) = sockopt::set_tcp_quickack(&self.sockets.server.fd, true) {
+                tracing::debug!(%error, "the kernel acknowledges in its own time");
+            }
+        }
     }
 
     /// What the flow wants, which is this as long as it goes on.
@@ -466,6 +499,7 @@ impl LiveFlow {
                 self.flow.sent(to, bytes as u64);
                 sent(counters, to).add(bytes as u64);
                 self.sockets[to].writable = !full;
+                self.keeps_ack &= to == Leg::Client || bytes == 0;
             }
             Write::Failed => self.flow.fail(Cause::Reset(to)),
         }

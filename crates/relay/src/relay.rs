@@ -289,7 +289,7 @@ impl Relay {
         self.end()
     }
 
-    fn spawn(&self, index: usize, worker: Worker) -> io::Result<JoinHandle<io::Result<()>>> {
+    fn spawn(&self, index: usize, mut worker: Worker) -> io::Result<JoinHandle<io::Result<()>>> {
         let shared = self.shared.clone();
         let processor = self.processors.get(index).copied();
         std::thread::Builder::new().name(format!("relay-{index}")).spawn(move || {
@@ -303,6 +303,7 @@ impl Relay {
             let _ended = Ended(shared);
             if let Some(processor) = processor {
                 stay_on(processor);
+                worker.set_processor(processor);
             }
             worker.run()
         })

@@ -9,7 +9,7 @@ use std::time::Duration;
 use midspan_units::ByteSize;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, sockopt};
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::config::{Config, Dscp, Forward, LegConfig};
 use crate::opening::{self, Opening};
@@ -149,6 +149,13 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
+    /// Has the kernel give it, of the connections to a port that it shares, those that arrive on this
+    /// processor (SO_INCOMING_CPU; since Linux 6.2), or if on none a like share of all.
+    pub(crate) fn prefer(&self, processor: Option<usize>) -> io::Result<()> {
+        // None is -1.
+        SockRef::from(&self.fd).set_cpu_affinity(processor.unwrap_or(usize::MAX))
+    }
+
     /// Whether a connection to this address was made to the listener itself, and not to a server.
     pub(crate) fn is_at(&self, server: SocketAddr) -> bool {
         match self.address.ip().is_unspecified() {
@@ -200,8 +207,10 @@ pub(crate) fn bind_as(socket: &Socket, client: SocketAddr, place: Place) -> io::
     socket.bind(&client.into())
 }
 
-/// Starts to connect to `server`.
+/// Starts to connect to `server`. The acknowledgement that ends the handshake is kept back for data to take
+/// along, until TCP_QUICKACK is set; or for 200 ms.
 pub(crate) fn connect(socket: Socket, server: SocketAddr) -> io::Result<OwnedFd> {
+    sockopt::set_tcp_quickack(&socket, false)?;
     match socket.connect(&server.into()) {
         Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
         result => result?,

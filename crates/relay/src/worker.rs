@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_observe::subscriber;
-use midspan_split::{Cause, Leg, Patience, PerLeg, Refusal, Watermarks};
+use midspan_split::{Cause, Leg, Patience, PerLeg, Refusal, Watermarks, takes_nearby};
 use midspan_steer::Slot;
 use midspan_units::{ByteSize, Time};
 use rustix::event::Timespec;
@@ -123,6 +123,10 @@ pub(crate) struct Worker {
     waiting: VecDeque<Key>,
     /// When connects are given up. All have the same time, so the first in is the first due.
     connects: VecDeque<(Instant, Key)>,
+    /// The processor that it is kept on, and whether it prefers connections that arrive there.
+    processor: Option<(usize, bool)>,
+    /// When servers' handshakes are acknowledged at the latest, in the order of time.
+    handshakes: VecDeque<(Instant, Key)>,
     greetings: Greetings,
     /// When each of them has lasted so long that its server's answers may come by another way.
     doubts: VecDeque<(Instant, Instant, Key)>,
@@ -167,6 +171,8 @@ impl Worker {
             queue: VecDeque::new(),
             waiting: VecDeque::new(),
             connects: VecDeque::new(),
+            processor: None,
+            handshakes: VecDeque::new(),
             greetings,
             doubts: VecDeque::new(),
             rounds: Rounds::new(&config.limits.patience()),
@@ -189,6 +195,27 @@ impl Worker {
         self.slot = Some(HeldSlot::new(slot, self.shared.clone()));
     }
 
+    /// Is kept on this processor.
+    pub(crate) fn set_processor(&mut self, processor: usize) {
+        self.processor = Some((processor, false));
+    }
+
+    /// Takes the connections that arrive on its own processor, unless it has too many flows already.
+    fn balance(&mut self) {
+        let Some((processor, nearby)) = self.processor else { return };
+        let (own, all) = (self.flows.len() as u64, self.shared.ledger().flows().into());
+        let wanted = takes_nearby(own, all, self.shared.ends.len() as u64);
+        if wanted == nearby {
+            return;
+        }
+        self.processor = Some((processor, wanted));
+        for listener in &self.listeners {
+            if let Err(error) = listener.prefer(wanted.then_some(processor)) {
+                tracing::debug!(%error, "connections come from any processor");
+            }
+        }
+    }
+
     /// Runs until the relay stops, or drains and the last flow has ended.
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
@@ -209,6 +236,7 @@ impl Worker {
             }
             self.take_turns();
             self.asked.step(&self.flows);
+            self.acknowledge_handshakes();
             self.give_up_connects();
             self.give_up_greetings();
             self.voice_doubts();
@@ -239,6 +267,7 @@ impl Worker {
             }
         }
         self.shared.beat(self.index, now);
+        self.balance();
         let until_next = if self.slot.is_some() { BEAT } else { SLOW_BEAT };
         self.beat = Beat { due: now + until_next, open, taken: accepted };
     }
@@ -488,7 +517,10 @@ impl Worker {
         let spliced = PerLeg::default();
         let story = Story { client, server, start, connected: None, spliced };
         match self.start(accepted, story, server_leg, forward, due) {
-            Ok(key) => self.await_connect(due, key),
+            Ok(key) => {
+                self.await_connect(due, key);
+                self.balance();
+            }
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
                 self.release(subscriber(client.ip()));
@@ -585,12 +617,15 @@ impl Worker {
         if early > 0 {
             flow.early(early, self.counters());
         }
-        self.flows.insert_with(|key| {
+        let acknowledges_at = flow.acknowledges_at();
+        let key = self.flows.insert_with(|key| {
             for (leg, bit) in [(Leg::Client, 0), (Leg::Server, 1)] {
                 watch(&self.epoll, flow.fd(leg), key.to_bits() << 1 | bit, FLOW)?;
             }
-            Ok(flow)
-        })
+            Ok::<_, io::Error>(flow)
+        })?;
+        self.handshakes.push_back((acknowledges_at, key));
+        Ok(key)
     }
 
     /// Marks what is sent to a client as its server has marked its answer, which BPF has seen.
@@ -672,6 +707,21 @@ impl Worker {
         }
     }
 
+    /// Acknowledges handshakes whose clients have not sent anything in time.
+    fn acknowledge_handshakes(&mut self) {
+        let mut now = None;
+        while let Some(&(due, key)) = self.handshakes.front() {
+            let flow = self.flows.get_mut(key).filter(|flow| flow.keeps_ack());
+            if flow.is_some() && *now.get_or_insert_with(Instant::now) < due {
+                break;
+            }
+            self.handshakes.pop_front();
+            if let Some(flow) = flow {
+                flow.acknowledge();
+            }
+        }
+    }
+
     fn await_connect(&mut self, due: Instant, key: Key) {
         self.connects.push_back((due, key));
         if self.slot.is_some() {
@@ -748,7 +798,10 @@ impl Worker {
             .min()?;
         let wait = due.saturating_duration_since(Instant::now());
         // Rounded up, as waking early would only mean to wait again.
-        let wait = wait + Duration::from_millis(1);
+        let mut wait = wait + Duration::from_millis(1);
+        if let Some(&(due, _)) = self.handshakes.front() {
+            wait = wait.min(due.saturating_duration_since(Instant::now()));
+        }
         Timespec::try_from(wait).ok()
     }
 

@@ -104,6 +104,16 @@ impl<C: Eq + Hash> Ledger<C> {
     }
 }
 
+/// Whether a worker that has `own` of `all` flows should go on taking the connections that arrive on its
+/// own processor, which is cheapest, rather than a like share of all: as long as that leaves it with not
+/// much more than an even share among the `workers`.
+pub const fn takes_nearby(own: u64, all: u64, workers: u64) -> bool {
+    /// Flows more than an even share that always are too few to matter.
+    const FEW: u64 = 4;
+    let even = all / workers;
+    own <= even + even / 4 + FEW
+}
+
 /// Bytes of buffers in use, against a limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
@@ -158,6 +168,15 @@ mod tests {
         assert_eq!(ledger.admit("c"), Err(Refusal::TooManyFlows));
         ledger.release("a");
         assert_eq!(ledger.admit("c"), Ok(()));
+    }
+
+    #[test]
+    fn whoever_has_too_much_leaves_what_is_nearby_to_the_others() {
+        assert!(takes_nearby(4, 4, 2));
+        assert!(!takes_nearby(16, 16, 2));
+        assert!(takes_nearby(600, 1000, 2));
+        assert!(!takes_nearby(700, 1000, 2));
+        assert!(takes_nearby(1000, 1000, 1));
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod stillness;
 mod stream;
 mod window;
 
-pub use admission::{Budget, Ledger, Limits, Refusal};
+pub use admission::{Budget, Ledger, Limits, Refusal, takes_nearby};
 pub use flow::{Cause, Flow, Verdict};
 pub use leg::{Leg, PerLeg};
 pub use mover::{Mover, Way};

@@ -33,9 +33,13 @@ static __always_inline struct connection connection_from_server(const struct pac
 
 static __always_inline void close(struct flow *flow, enum ending ending, __u64 now)
 {
+	__u64 waiting = bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA);
+	/* To wake user space takes an interrupt: it looks by itself in time, unless much waits. */
+	__u64 wake = waiting > RECORDS / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+
 	flow->ending = ending;
 	flow->end_ns = now;
-	if (bpf_ringbuf_output(&records, flow, sizeof(*flow), 0))
+	if (bpf_ringbuf_output(&records, flow, sizeof(*flow), wake))
 		count(RECORD_LOST);
 }
 
