@@ -74,6 +74,10 @@ pub struct AgentConfig {
     /// (the paper's direct way).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<IpAddr>,
+    /// This host's own address, if it is a UE: it gives each of its flows a part of its link by the
+    /// window that it advertises (the paper's indirect way). Takes root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regulate: Option<IpAddr>,
     /// Whether every address in `ues` is registered at once; else those that this host has TCP
     /// connections with.
     #[serde(default)]
@@ -160,9 +164,9 @@ impl AgentConfig {
     }
 
     fn fault(&self) -> Option<String> {
-        if self.ues.is_empty() && self.report.is_none() {
+        if self.ues.is_empty() && self.report.is_none() && self.regulate.is_none() {
             let said = "`ues` must name at least one prefix, such as \"10.45.0.0/16\", unless there \
-                        is `report`";
+                        is `report` or `regulate`";
             return Some(said.into());
         }
         if self.daemons.is_empty() {

@@ -23,6 +23,8 @@ pub struct TcpSocket {
     pub local: SocketAddr,
     /// Its peer's.
     pub remote: SocketAddr,
+    /// Its inode, by which processes that have it are found; zero if none has it any more.
+    pub inode: u32,
     /// Name of its congestion control.
     pub congestion_control: String,
     /// The kernel's TCP_INFO.
@@ -151,6 +153,7 @@ fn described(response: InetResponse) -> Option<TcpSocket> {
     Some(TcpSocket {
         local: endpoint(id.source_address, id.source_port),
         remote: endpoint(id.destination_address, id.destination_port),
+        inode: response.header.inode,
         congestion_control,
         info: tcp_info?,
     })

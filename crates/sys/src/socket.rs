@@ -47,6 +47,16 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Resu
     set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_second)
 }
 
+/// The most that a TCP socket offers its peer to send (TCP_WINDOW_CLAMP). What has been offered is
+/// not taken back.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
+}
+
 /// Has a listener take data that comes with a SYN, for up to `queue` connections whose handshake is
 /// under way (TCP_FASTOPEN; RFC 7413). Whether it is done is for `net.ipv4.tcp_fastopen` to say.
 ///

@@ -1,6 +1,6 @@
 //! The connections of this host, seen through the kernel's socket diagnostics.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 
@@ -15,8 +15,8 @@ const BUSY_MS: u32 = 1_000;
 pub(super) struct Flows {
     /// UEs that there is a connection with, and how many of them are sending or have lately.
     pub(super) to: BTreeMap<IpAddr, u32>,
-    /// How many of this host's connections are receiving or have lately.
-    pub(super) receiving: u32,
+    /// This host's connections that are receiving or have lately, by inode.
+    pub(super) receiving: BTreeSet<u32>,
 }
 
 impl Flows {
@@ -34,7 +34,7 @@ impl Flows {
                 *flows.to.entry(remote).or_default() += u32::from(sending);
             }
             if me == Some(local) && socket.info.last_data_recv < BUSY_MS {
-                flows.receiving += 1;
+                flows.receiving.insert(socket.inode);
             }
         }
         flows
@@ -63,7 +63,7 @@ mod tests {
         let ue: IpAddr = "127.45.0.2".parse().unwrap();
         let prefix = [IpNet::from(ue)];
         let flows = Flows::look(&prefix, Some(ue)).unwrap();
-        assert_eq!((flows.to.get(&ue), flows.receiving), (Some(&2), 2));
+        assert_eq!((flows.to.get(&ue), flows.receiving.len()), (Some(&2), 2));
         assert_eq!(Flows::look(&[], None).unwrap(), Flows::default());
     }
 }

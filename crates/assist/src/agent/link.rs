@@ -100,6 +100,15 @@ impl Link {
         }
     }
 
+    /// Between this host and the edge. A UE's own way there is the one that minRTT is about.
+    fn distance(&self, connection: &Connection) -> Span {
+        match (self.config.distance, self.config.regulate) {
+            (Some(distance), _) => distance,
+            (None, Some(_)) => Span::ZERO,
+            (None, None) => connection.min_rtt().into(),
+        }
+    }
+
     fn note(&self, change: impl FnOnce(&mut LinkStatus)) {
         change(&mut self.shared.lock().links[self.index]);
     }
@@ -148,8 +157,7 @@ impl Link {
                 datagram = connection.read_datagram() => match datagram {
                     Ok(datagram) => {
                         if let Ok(update) = inbox.accept(&datagram, clock::now()) {
-                            let measured = || Span::from(connection.min_rtt());
-                            let distance = self.config.distance.unwrap_or_else(measured);
+                            let distance = self.distance(connection);
                             self.shared.lock().update(update, distance);
                         }
                     }

@@ -4,6 +4,7 @@
 
 mod flows;
 mod link;
+mod regulate;
 mod sink;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use midspan_assist_proto::fairness::window_per_flow;
 use midspan_assist_proto::{Board, Entry, Update};
-use midspan_units::{Span, Time};
+use midspan_units::{ByteSize, Span, Time};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -28,9 +30,12 @@ use crate::daemon::{Error, runtime};
 use crate::tls::{Audit, AuditCounts};
 use flows::Flows;
 use link::{Link, Wanted};
+use regulate::Regulator;
 
 /// How often this host's connections are looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// The paper's alpha: a window of twice the bandwidth-delay product, for what waits in the hosts.
+const ALPHA: u32 = 2;
 /// How long a UE stays registered after its last connection.
 const LINGER: Span = Span::from_secs(30);
 
@@ -245,6 +250,7 @@ impl Prepared {
         tokio::pin!(stop);
         let mut look = tokio::time::interval(LOOK);
         let mut seen = BTreeMap::new();
+        let mut regulator = Regulator::default();
         loop {
             tokio::select! {
                 () = &mut stop => break,
@@ -255,23 +261,38 @@ impl Prepared {
                     };
                     let _ = answer.send(said);
                 }
-                _ = look.tick() => self.look(&wanted, &mut seen).await,
+                _ = look.tick() => {
+                    if let Some(flows) = self.look(&wanted, &mut seen).await
+                        && let Some(me) = self.config.regulate
+                    {
+                        let window = self.window(me, flows.receiving.len());
+                        regulator.apply(&flows.receiving, window);
+                    }
+                }
             }
         }
+        regulator.release();
         // The links notice that nobody wants anything, and say goodbye.
         drop(wanted);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
     /// Sees which UEs there are connections with, and how many flows.
-    async fn look(&self, wanted: &watch::Sender<Arc<Wanted>>, seen: &mut BTreeMap<IpAddr, Time>) {
+    async fn look(
+        &self,
+        wanted: &watch::Sender<Arc<Wanted>>,
+        seen: &mut BTreeMap<IpAddr, Time>,
+    ) -> Option<Flows> {
         let config = self.config.clone();
-        let looked =
-            tokio::task::spawn_blocking(move || Flows::look(&config.ues, config.report)).await;
+        let me = config.report.or(config.regulate);
+        let looked = tokio::task::spawn_blocking(move || Flows::look(&config.ues, me)).await;
         let flows = match looked {
             Ok(Ok(flows)) => flows,
-            Ok(Err(error)) => return tracing::warn!("this host's connections: {error}"),
-            Err(_) => return,
+            Ok(Err(error)) => {
+                tracing::warn!("this host's connections: {error}");
+                return None;
+            }
+            Err(_) => return None,
         };
         let now = clock::now();
         seen.extend(flows.to.keys().map(|ue| (*ue, now)));
@@ -281,10 +302,11 @@ impl Prepared {
         }
         seen.retain(|_, last| now.since(*last) < LINGER);
         ues.extend(seen.keys());
-        let receiving = u16::try_from(flows.receiving).unwrap_or(u16::MAX);
+        ues.extend(self.config.regulate);
+        let receiving = u16::try_from(flows.receiving.len()).unwrap_or(u16::MAX);
         let reported = self.config.report.map(|me| (me, receiving));
         if self.config.flows == FlowsFrom::Counted {
-            self.shared.lock().count(flows.to, now);
+            self.shared.lock().count(flows.to.clone(), now);
         }
         let new = Wanted { ues, flows: reported };
         wanted.send_if_modified(|old| {
@@ -297,6 +319,16 @@ impl Prepared {
             }
             changed
         });
+        Some(flows)
+    }
+
+    /// What each of this UE's flows may have in flight; None while nothing fresh is known.
+    fn window(&self, me: IpAddr, flows: usize) -> Option<ByteSize> {
+        let state = self.shared.lock();
+        let entry = state.board.entries().find(|entry| entry.ue == me)?;
+        let fresh = clock::now().since(entry.measured) < state.timeout;
+        let flows = u32::try_from(flows).unwrap_or(u32::MAX);
+        fresh.then(|| window_per_flow(ALPHA, entry.bandwidth, entry.min_rtt, flows))
     }
 }
 

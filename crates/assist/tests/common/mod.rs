@@ -97,6 +97,7 @@ impl Network {
             basis: BasisKind::Causal,
             ues: ues.iter().map(|ue| (*ue).into()).collect(),
             report: None,
+            regulate: None,
             always: true,
             period: PERIOD,
             timeout: None,
