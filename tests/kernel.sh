@@ -18,7 +18,7 @@ programs() {
     cat <<'TEXT'
 midspan-steer --lib
 midspan-ccload --test=kernel
-midspan-relay --test=e2e --skip storm:: --skip hostile::
+midspan-relay --test=e2e --skip storm:: --skip hostile:: --skip soak::
 TEXT
 }
 

@@ -48,10 +48,17 @@ static __always_inline void pass(struct flow *flow, struct course *course, const
 				 enum ending reset, __u64 now)
 {
 	__u32 end = packet->sequence + packet->payload;
-	__s32 ahead = end - course->next;
+	__s32 ahead;
 
-	if (packet->flags & TCP_SYN)
+	if (packet->flags & TCP_SYN) {
+		if (!course->next)
+			course->next = packet->sequence + 1;
 		return;
+	}
+	/* The SYN has passed on another processor just when the account was begun. */
+	if (!course->next && packet->payload)
+		course->next = packet->sequence;
+	ahead = end - course->next;
 	if (ahead > 0 && ahead < FURTHEST && packet->payload) {
 		course->bytes += ahead;
 		course->next = end;
@@ -82,7 +89,8 @@ static __always_inline struct flow *begin(const struct connection *connection,
 		.connection = *connection,
 		.start_ns = opening->at_ns,
 		.up.next = opening->sequence + 1,
-		.down.next = opening->answer + 1,
+		/* 0 while the server has not answered: its SYN or reset is still to come. */
+		.down.next = opening->stage == ANSWERED ? opening->answer + 1 : 0,
 		.verdict = opening->verdict,
 	};
 
@@ -144,6 +152,10 @@ static __always_inline struct flow *flow_from_client(const struct connection *co
 	opening = pending(connection, now);
 	if (!opening || !(packet->flags & TCP_ACK) || packet->flags & (TCP_SYN | TCP_RST))
 		return NULL;
+	/* The client was answered in the server's name, maybe before the server has answered, and may
+	 * have said all by then. */
+	if (confirmed && opening->verdict == SPLIT)
+		return begin(connection, opening);
 	if (opening->stage == ANSWERED) {
 		/* Nobody but who has seen the server's answer can acknowledge it. */
 		if (confirmed || packet->acknowledgement == opening->answer + 1)

@@ -70,7 +70,7 @@ struct {
 	__type(value, __u8);
 } full_clients SEC(".maps");
 
-/* Connections that both sides have agreed to. Only ended ones leave it. */
+/* Connections that both sides, or the client and the relay, have agreed to. Only ended ones leave it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

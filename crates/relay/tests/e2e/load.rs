@@ -75,7 +75,7 @@ impl Size {
     }
 
     /// Bytes from the client, and from the server.
-    fn bytes(self) -> (usize, usize) {
+    pub(crate) fn bytes(self) -> (usize, usize) {
         match self {
             Size::Small => (100, 3_000),
             Size::Download => (100, 1_000_000),

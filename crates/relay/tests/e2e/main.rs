@@ -23,6 +23,7 @@ mod peer;
 mod process;
 mod proxy;
 mod replace;
+mod soak;
 mod steer;
 mod storm;
 mod vlan;
