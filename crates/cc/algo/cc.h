@@ -78,6 +78,8 @@ struct cc_config {
 	u32 cubic_constant_alpha; /* CUBIC: not 0: alpha_cubic stays below 1 at every window, as in
 				     RFC 8312 and in Linux, the default; 0: as RFC 9438 says
 				     it should be (section 4.3) */
+	u32 cubic_counted;     /* CUBIC: not 0: grows by a packet for each so many acknowledged, as in the
+				  2008 paper and in Linux; 0: the window is where RFC 9438 has it */
 	u32 cubic_fast_convergence; /* CUBIC: RFC 9438, section 4.7; not 0 wherever flows share a link */
 	u32 me_initial_rate;   /* TCP-ME: bytes per second at the start */
 };
@@ -86,6 +88,7 @@ struct cc_config {
 	{                                                                                          \
 		.hystart = CC_HYSTART_CLASSIC,                                                     \
 		.cubic_constant_alpha = 1,                                                         \
+		.cubic_counted = 0,                                                                \
 		.cubic_fast_convergence = 1,                                                       \
 		.me_initial_rate = 25000,                                                          \
 	}

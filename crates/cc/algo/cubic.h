@@ -33,6 +33,10 @@ struct cubic {
 	u64 last_ns;    /* when `grow` was called last */
 	u32 credit;     /* part of a packet by which the window is to grow */
 	u32 est_credit; /* packets acknowledged towards the next increment of `w_est` */
+	u32 priced_at;  /* counted: when `price` was reckoned, by Linux's clock ... */
+	u32 priced_cwnd; /* ... and for which window; 0: not yet in this epoch */
+	u32 price;      /* packets acknowledged for which the window grows by one */
+	u32 bought;     /* packets acknowledged towards that */
 	struct hystart hystart;
 	u32 prior_cwnd;
 	struct cubic_curve prior;
@@ -74,6 +78,7 @@ CC_INLINE void cubic_begin_epoch(struct cubic *cubic, const struct cc *cc)
 		curve->w_max = cc->cwnd;
 	curve->k = cubic_k(curve->w_max, cc->cwnd);
 	cubic->credit = cubic->est_credit = 0;
+	cubic->priced_cwnd = 0;
 }
 
 /* Section 4.3, equation 4. `alpha_cubic` becomes 1 at the window before the reduction. */
@@ -90,6 +95,43 @@ CC_INLINE void cubic_estimate_reno(struct cubic *cubic, const struct cc *cc, u32
 	cubic->est_credit = narrow(sum % price);
 }
 
+/* The price of a packet more: Ha, Rhee, Xu, "CUBIC: a new TCP-friendly high-speed TCP variant", 2008,
+ * algorithm 1. Nothing is cheaper than a packet for two (section 4.5: target at most 1.5 x cwnd). */
+CC_INLINE u32 cubic_reckon(struct cubic *cubic, const struct cc *cc)
+{
+	struct cubic_curve *curve = &cubic->curve;
+	u64 elapsed = sub_sat(cc->now_ns, curve->epoch_ns);
+	u64 ahead = add_sat(elapsed, (u64)cc->min_rtt_us * NSEC_PER_USEC);
+	u64 target = cubic_window(curve, cubic_ticks(ahead)) >> CUBIC_WINDOW_SHIFT;
+	u64 price = (u64)cc->cwnd * 100;
+
+	cubic_estimate_reno(cubic, cc, 0);
+	if (target > cc->cwnd)
+		price = cc->cwnd / (target - cc->cwnd);
+	if (curve->w_est > cc->cwnd)
+		price = min64(price, cc->cwnd / (curve->w_est - cc->cwnd));
+	return narrow(max64(price, 2));
+}
+
+/* Linux's clock (CONFIG_HZ=250), and a 32nd of a second by it. */
+#define CUBIC_CLOCK_NS (4 * NSEC_PER_MSEC)
+#define CUBIC_PRICE_STAYS 7u
+
+/* What a packet costs stays as it is while the window does, for a 32nd of a second. On a path of a
+ * millisecond that is what sets the pace after a loss. */
+CC_INLINE void cubic_count(struct cubic *cubic, struct cc *cc, u32 acked)
+{
+	u32 now = (u32)(cc->now_ns / CUBIC_CLOCK_NS);
+
+	cubic->est_credit = add_sat32(cubic->est_credit, acked);
+	if (cubic->priced_cwnd != cc->cwnd || now - cubic->priced_at > CUBIC_PRICE_STAYS) {
+		cubic->price = cubic_reckon(cubic, cc);
+		cubic->priced_cwnd = cc->cwnd;
+		cubic->priced_at = now;
+	}
+	cc_increase(cc, &cubic->bought, cubic->price, acked);
+}
+
 /* Sections 4.2 - 4.5. */
 CC_INLINE void cubic_avoid_congestion(struct cubic *cubic, struct cc *cc, u32 acked)
 {
@@ -99,6 +141,10 @@ CC_INLINE void cubic_avoid_congestion(struct cubic *cubic, struct cc *cc, u32 ac
 
 	if (!curve->epoch_ns)
 		cubic_begin_epoch(cubic, cc);
+	if (cc->config.cubic_counted) {
+		cubic_count(cubic, cc, acked);
+		return;
+	}
 	cubic_estimate_reno(cubic, cc, acked);
 	elapsed = sub_sat(cc->now_ns, curve->epoch_ns);
 	/* Reno-friendly region. */

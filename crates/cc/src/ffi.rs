@@ -14,6 +14,7 @@ pub(crate) type State = [u64; STATE_WORDS];
 pub(crate) struct Config {
     pub(crate) hystart: u32,
     pub(crate) cubic_constant_alpha: u32,
+    pub(crate) cubic_counted: u32,
     pub(crate) cubic_fast_convergence: u32,
     pub(crate) me_initial_rate: u32,
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The algorithms as functions and a table of them, for callers on the host. `ffi.rs` has the same
  * declarations. */
+#include "bbr.h"
 #include "bbr3.h"
 #include "cubic.h"
 #include "dctcp.h"
@@ -60,6 +61,7 @@ REDUCE(dctcp) ON_SAMPLE(dctcp, grow) INIT(dctcp) ON_SAMPLE(dctcp, measure) EVENT
 REDUCE(natcp) ON_SAMPLE(natcp, control) INIT(natcp) EVENT(natcp)
 REDUCE(nacubic) ON_SAMPLE(nacubic, grow) ON_SAMPLE(nacubic, measure) EVENT(nacubic)
 REDUCE(me) ON_SAMPLE(me, grow) INIT(me) ON_SAMPLE(me, measure) EVENT(me)
+REDUCE(bbr) ON_SAMPLE(bbr, control) INIT(bbr) EVENT(bbr)
 REDUCE(bbr3) ON_SAMPLE(bbr3, control) INIT(bbr3) EVENT(bbr3)
 
 #define ALGORITHM(algo, its_kind, its_advance)                                                     \
@@ -81,6 +83,7 @@ static const struct algorithm algorithms[] = {
 	  .event = nacubic_event_of },
 	{ ALGORITHM(me, CC_WINDOW, grow), .init = me_init_of, .measure = me_measure_of,
 	  .event = me_event_of },
+	{ ALGORITHM(bbr, CC_RATE, control), .init = bbr_init_of, .event = bbr_event_of },
 	{ ALGORITHM(bbr3, CC_RATE, control), .init = bbr3_init_of, .event = bbr3_event_of },
 };
 

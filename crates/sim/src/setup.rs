@@ -48,8 +48,10 @@ pub(crate) fn of_leg(leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
     Ok(setup)
 }
 
+/// CUBIC as Linux has it.
 fn control(name: &str) -> Result<Control, Error> {
+    let config = midspan_cc::Config { cubic_counted: true, ..midspan_cc::Config::default() };
     // Those of ours in the kernel, by their names there.
     let name = name.strip_prefix("ms_").unwrap_or(name);
-    Ok(Control::new(name, &midspan_cc::Config::default())?)
+    Ok(Control::new(name, &config)?)
 }

@@ -68,6 +68,19 @@ fn as_fast_as_reno_where_that_is_faster() {
     }
 }
 
+/// As Linux counts: never faster than the RFC, on long paths hardly slower, and on one of a
+/// millisecond, where the price stays for a 32nd of a second after each loss, much.
+#[test]
+fn counting_lags_on_short_paths() {
+    let mean = |rtt: u64, counted| {
+        let config =
+            Config { cubic_constant_alpha: true, cubic_counted: counted, ..Config::default() };
+        Sender::new("cubic", config, Span::from_millis(rtt)).at(100).mean_window(200, 60)
+    };
+    let (short, long) = (mean(1, true) / mean(1, false), mean(100, true) / mean(100, false));
+    assert!(short < 0.85 && (0.85..1.02).contains(&long), "{short}, {long}");
+}
+
 /// RFC 9438, section 4.7: a W_max that was not reached again is taken back to 0.85 of the window.
 #[test]
 fn fast_convergence() {

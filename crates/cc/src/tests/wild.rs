@@ -118,11 +118,12 @@ fn connection() -> impl Strategy<Value = Connection> {
 
 fn config() -> impl Strategy<Value = Config> {
     use HyStart::*;
-    (prop::sample::select(vec![Off, Classic, PlusPlus]), any::<[bool; 2]>(), wild_long()).prop_map(
+    (prop::sample::select(vec![Off, Classic, PlusPlus]), any::<[bool; 3]>(), wild_long()).prop_map(
         |(hystart, cubic, rate)| Config {
             hystart,
             cubic_constant_alpha: cubic[0],
-            cubic_fast_convergence: cubic[1],
+            cubic_counted: cubic[1],
+            cubic_fast_convergence: cubic[2],
             me_initial_rate: Rate::from_bps(rate),
         },
     )

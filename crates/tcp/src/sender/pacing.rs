@@ -62,8 +62,8 @@ impl Sender {
         true
     }
 
-    /// A segment of `wire_bytes` goes. Answers the number of its burst.
-    pub(super) fn burst(&mut self, now: Time, wire_bytes: u32) -> u64 {
+    /// A segment of so many bytes of `payload` goes. Answers the number of its burst.
+    pub(super) fn burst(&mut self, now: Time, payload: u32) -> u64 {
         if self.pacer.left == 0 {
             self.pacer.left = self.burst_length();
             self.pacer.number += 1;
@@ -71,7 +71,7 @@ impl Sender {
         self.pacer.left -= 1;
         let rate = self.pace();
         if rate > 0 && self.totals.data_segments >= u64::from(self.config.initcwnd) {
-            let nanos = u64::from(wire_bytes) * 1_000_000_000 / rate;
+            let nanos = u64::from(payload) * 1_000_000_000 / rate;
             self.pacer.next = self.pacer.next.max(now) + Span::from_nanos(nanos);
         }
         self.pacer.number

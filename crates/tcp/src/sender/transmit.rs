@@ -208,7 +208,7 @@ impl Sender {
         }
         self.round.sent = true;
         self.last_sent = now;
-        let burst = self.burst(now, payload + 52);
+        let burst = self.burst(now, payload);
         self.totals.data_segments += 1;
         burst
     }
