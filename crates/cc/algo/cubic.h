@@ -106,8 +106,11 @@ CC_INLINE u32 cubic_reckon(struct cubic *cubic, const struct cc *cc)
 	u64 price = (u64)cc->cwnd * 100;
 
 	cubic_estimate_reno(cubic, cc, 0);
+	/* While nothing is known of the path, a packet for twenty (Linux). */
+	if (!curve->cwnd_prior)
+		price = 20;
 	if (target > cc->cwnd)
-		price = cc->cwnd / (target - cc->cwnd);
+		price = min64(price, cc->cwnd / (target - cc->cwnd));
 	if (curve->w_est > cc->cwnd)
 		price = min64(price, cc->cwnd / (curve->w_est - cc->cwnd));
 	return narrow(max64(price, 2));

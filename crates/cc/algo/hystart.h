@@ -74,20 +74,23 @@ CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc,
 {
 	u32 now_us = hystart_now_us(cc);
 
-	if (!hystart->begun || before(hystart->window_end, cc->snd_una))
-		hystart_round(hystart, cc);
 	if (!hystart->last_us || rtt_us < hystart->last_us)
 		hystart->last_us = rtt_us;
+	/* Nor are rounds counted below it. */
 	if (cc->cwnd < HYSTART_LOW_WINDOW)
 		return 0;
+	if (!hystart->begun || before(hystart->window_end, cc->snd_una))
+		hystart_round(hystart, cc);
 	if (now_us - hystart->train_us <= HYSTART_TRAIN_GAP_US) {
 		hystart->train_us = now_us;
 		if (now_us - hystart->round_start_us > hystart->last_us / 2)
 			return 1;
 	}
-	hystart_sample(hystart, rtt_us);
-	return hystart->samples >= HYSTART_RTT_SAMPLES &&
-	       hystart->current_us > hystart->last_us + hystart_threshold_us(hystart->last_us);
+	if (hystart->samples < HYSTART_RTT_SAMPLES) {
+		hystart_sample(hystart, rtt_us);
+		return 0;
+	}
+	return hystart->current_us > hystart->last_us + hystart_threshold_us(hystart->last_us);
 }
 
 /* RFC 9406, section 4.2: whether conservative slow start has lasted long enough. */

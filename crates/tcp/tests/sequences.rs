@@ -1,0 +1,196 @@
+//! A sender against a peer that acknowledges by a script: what it sends, and its window, are known of
+//! Linux (google/packetdrill, gtests/net/tcp, which run them against kernels).
+
+use midspan_cc::{Control, State};
+use midspan_tcp::{Config, Endpoint, Segment};
+use midspan_units::{Span, Time};
+
+/// Packets of 1000 bytes; the peer's stream is empty.
+struct Sender {
+    endpoint: Endpoint,
+    now: Time,
+}
+
+impl Sender {
+    /// Accepts a connection whose handshake takes `rtt`. CUBIC as in Linux.
+    fn new(config: Config, rtt: Span) -> Sender {
+        let cubic = midspan_cc::Config {
+            cubic_constant_alpha: true,
+            cubic_counted: true,
+            ..midspan_cc::Config::default()
+        };
+        let control = Control::new("cubic", &cubic).unwrap();
+        let syn = Segment {
+            syn: true,
+            mss: 1000,
+            window: 32_792,
+            window_scale: 10,
+            timestamps: (1, 0),
+            ..Segment::default()
+        };
+        let now = Time::ZERO + Span::from_secs(1);
+        let endpoint = Endpoint::accept(config, control, now, u32::MAX, &syn);
+        let mut sender = Sender { endpoint, now };
+        assert_eq!(sender.sent(), [(0, 0)]);
+        sender.ack(rtt, 0, &[]);
+        sender
+    }
+
+    /// What goes out now: first byte, counted from 0, and length.
+    fn sent(&mut self) -> Vec<(u32, u32)> {
+        let mut sent = Vec::new();
+        while let Some(transmit) = self.endpoint.poll_transmit(self.now) {
+            let Segment { seq, payload, syn, .. } = transmit.segment;
+            sent.push((if syn { 0 } else { seq }, payload));
+        }
+        sent
+    }
+
+    fn write(&mut self, bytes: u64) -> Vec<(u32, u32)> {
+        assert_eq!(self.endpoint.write(bytes), bytes);
+        self.sent()
+    }
+
+    /// After `pause`, acknowledges `bytes` and SACKs; answers what goes out then. Nothing may go out
+    /// before.
+    fn ack(&mut self, pause: Span, bytes: u32, sacks: &[(u32, u32)]) -> Vec<(u32, u32)> {
+        let at = self.now + pause;
+        while let Some(timer) = self.endpoint.poll_timeout().filter(|timer| *timer < at) {
+            self.now = timer;
+            self.endpoint.on_timer(timer);
+            assert_eq!(self.sent(), [], "at {timer}");
+        }
+        self.now = at;
+        let mut sack = [(0, 0); 3];
+        // Its bytes are counted from 0, and the first has the sequence number 0 here.
+        sack.iter_mut().zip(sacks).for_each(|(to, from)| *to = *from);
+        let segment = Segment {
+            seq: 1,
+            ack: bytes,
+            ack_flag: true,
+            window: 514,
+            sack,
+            sack_count: sacks.len() as u8,
+            // No timestamp is echoed.
+            timestamps: (1, 0),
+            ..Segment::default()
+        };
+        self.endpoint.receive(at, &segment);
+        self.sent()
+    }
+
+    fn cwnd(&self) -> u32 {
+        self.endpoint.info().cwnd
+    }
+}
+
+fn millis(millis: u64) -> Span {
+    Span::from_millis(millis)
+}
+
+/// cubic-bulk-166k: two packets are acknowledged every 100 ms. Slow start doubles, HyStart ends it
+/// at 48, the curve is flat and then bends up, to no more than a packet for each two acknowledged.
+#[test]
+fn cubic_in_bulk() {
+    let config = Config { so_sndbuf: Some(200_000), tcp_early_retrans: false, ..Config::default() };
+    let mut sender = Sender::new(config, millis(100));
+    assert_eq!(sender.write(400_000).len(), 10);
+    let mut acknowledged = 0;
+    let mut after = |sender: &mut Sender, acks: u32| {
+        for _ in 0..acks {
+            acknowledged += 2000;
+            sender.ack(millis(100), acknowledged, &[]);
+        }
+        sender.cwnd()
+    };
+    let windows = [5, 5, 5, 4, 11, 10, 10, 10].map(|acks| after(&mut sender, acks));
+    assert_eq!(windows, [20, 30, 40, 48, 49, 50, 52, 58]);
+    for more in 1..=10 {
+        assert_eq!(after(&mut sender, 1), 58 + more);
+    }
+    for more in 1..=13 {
+        assert_eq!(after(&mut sender, 10), 68 + 10 * more);
+    }
+}
+
+/// prr-ss-10pkt-lost-1: with as much in flight as the threshold allows, one segment goes for each
+/// that is delivered.
+#[test]
+fn one_loss_of_ten() {
+    let mut sender = Sender::new(Config::default(), millis(100));
+    assert_eq!(sender.write(10_000).len(), 10);
+    assert_eq!(sender.ack(millis(110), 0, &[(1000, 2000)]), []);
+    assert_eq!(sender.ack(millis(10), 0, &[(1000, 3000)]), []);
+    assert_eq!(sender.ack(millis(10), 0, &[(1000, 4000)]), [(0, 1000)]);
+    let info = sender.endpoint.info();
+    assert_eq!((info.state, info.cwnd, info.ssthresh), (State::Recovery, 7, 7));
+    sender.now += millis(20);
+    assert_eq!(sender.write(7000), []);
+    for more in 0..6 {
+        let sacked = 5000 + more * 1000;
+        let expected = [(10_000 + more * 1000, 1000)];
+        assert_eq!(sender.ack(millis(10), 0, &[(1000, sacked)]), expected);
+    }
+    assert_eq!(sender.ack(millis(20), 10_000, &[]), [(16_000, 1000)]);
+    let info = sender.endpoint.info();
+    assert_eq!((info.state, info.cwnd, info.ssthresh), (State::Open, 7, 7));
+}
+
+/// prr-ss-30pkt-lost1_4: four losses of ten are sent again one for each segment that is delivered, and
+/// the window is the threshold when they have arrived.
+#[test]
+fn four_losses_of_ten() {
+    let mut sender = Sender::new(Config::default(), millis(10));
+    assert_eq!(sender.write(10_000).len(), 10);
+    assert_eq!(sender.ack(millis(10), 0, &[(4000, 5000)]), []);
+    assert_eq!(sender.ack(millis(2), 0, &[(4000, 6000)]), []);
+    for lost in 0..4 {
+        let sent = sender.ack(Span::ZERO, 0, &[(4000, 7000 + lost * 1000)]);
+        assert_eq!(sent, [(lost * 1000, 1000)]);
+    }
+    assert_eq!(sender.ack(millis(10), 1000, &[(4000, 10_000)]), []);
+    sender.ack(Span::ZERO, 2000, &[(4000, 10_000)]);
+    sender.ack(Span::ZERO, 3000, &[(4000, 10_000)]);
+    sender.ack(Span::ZERO, 10_000, &[]);
+    sender.now += millis(10);
+    assert_eq!(sender.write(10_000).len(), 7);
+}
+
+/// RFC 8985, section 7: the tail of a flight is probed for after two round trips, by a repetition of
+/// the last segment where there is nothing new; what is lost before it is then found by SACK.
+#[test]
+fn a_lost_tail_is_probed_for() {
+    let mut sender = Sender::new(Config::default(), millis(50));
+    assert_eq!(sender.write(10_000).len(), 10);
+    sender.ack(millis(50), 5000, &[]);
+    let probe_at = sender.endpoint.poll_timeout().unwrap();
+    let waited = probe_at.since(sender.now);
+    assert!(waited >= millis(100) && waited <= millis(116), "{waited}");
+    sender.now = probe_at;
+    sender.endpoint.on_timer(probe_at);
+    assert_eq!(sender.sent(), [(9000, 1000)]);
+    assert_eq!(sender.endpoint.info().timeouts, 0);
+    // The probe is SACKed: the four before it are lost, and repaired without a timeout.
+    let repaired = sender.ack(millis(50), 5000, &[(9000, 10_000)]);
+    assert_eq!(repaired.first(), Some(&(5000, 1000)));
+    assert_eq!(sender.endpoint.info().state, State::Recovery);
+}
+
+/// RFC 6298: a silent peer is asked again after the timeout, then after twice as long.
+#[test]
+fn a_timeout_doubles() {
+    let config = Config { tcp_early_retrans: false, ..Config::default() };
+    let mut sender = Sender::new(config, millis(50));
+    let began = sender.now;
+    assert_eq!(sender.write(3000).len(), 3);
+    let mut times = Vec::new();
+    for _ in 0..3 {
+        sender.now = sender.endpoint.poll_timeout().unwrap();
+        sender.endpoint.on_timer(sender.now);
+        assert_eq!(sender.sent(), [(0, 1000)]);
+        times.push(sender.now.since(began));
+    }
+    assert_eq!(sender.endpoint.info().cwnd, 1);
+    assert_eq!(times[1].saturating_sub(times[0]), times[0] * 2);
+    assert_eq!(times[2].saturating_sub(times[1]), times[0] * 4);
+}
