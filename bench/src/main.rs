@@ -6,6 +6,7 @@ mod emu;
 mod flow;
 mod record;
 mod relay;
+mod sim;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -25,6 +26,8 @@ enum Benchmark {
     Emu(emu::Options),
     /// Midspan's relay against HAProxy and nginx: bulk, connections, messages, memory.
     Relay(relay::Options),
+    /// The simulator: simulated seconds and events per second, and memory.
+    Sim(sim::Options),
 }
 
 fn main() -> Result<()> {
@@ -32,5 +35,6 @@ fn main() -> Result<()> {
         Benchmark::Assist(options) => assist::run(&options),
         Benchmark::Emu(options) => emu::run(&options),
         Benchmark::Relay(options) => relay::run(&options),
+        Benchmark::Sim(options) => sim::run(&options),
     }
 }
