@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{assist, cc, demo, doctor, lab, relay};
+use crate::command::{assist, cc, demo, doctor, lab, relay, top};
 
 /// TCP acceleration at the mobile edge.
 #[derive(Debug, Parser)]
@@ -20,6 +20,8 @@ struct Arguments {
 enum Command {
     /// Split TCP connections that pass through this machine
     Relay(relay::Arguments),
+    /// Show a running relay, live
+    Top(top::Arguments),
     /// Tell senders what the radio network knows
     #[command(subcommand)]
     Assist(assist::Command),
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Relay(arguments) => relay::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
         Command::Assist(command) => assist::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Cc(command) => cc::run(command),

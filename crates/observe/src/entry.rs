@@ -90,7 +90,8 @@ pub struct Path {
     pub server: SocketAddr,
     /// Why it was split or was not: the label of the verdict.
     pub verdict: Cow<'static, str>,
-    /// How it ended: `fin`, `rst` or `timeout`.
+    /// How it ended: `finished`, `reset_by_client`, `reset_by_server`, `idle`, or `replaced` by another
+    /// one with the same addresses and ports.
     pub ended: Cow<'static, str>,
     /// From the client to the server.
     pub up: Direction,
@@ -101,7 +102,7 @@ pub struct Path {
 /// One direction of a flow that passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Direction {
-    /// Bytes of payload, as they passed: what was sent again counts again.
+    /// Bytes of payload, each counted once however often it was sent.
     pub bytes: u64,
     /// From the flow's start to its first payload. None if there was none.
     pub first_payload_us: Option<u64>,
@@ -184,7 +185,7 @@ mod tests {
             client: ClientName::Pseudonym(7),
             server: "192.0.2.1:80".parse().unwrap(),
             verdict: "pass_holdout".into(),
-            ended: "fin".into(),
+            ended: "finished".into(),
             up: Direction { bytes: 100, first_payload_us: Some(10), last_payload_us: Some(20) },
             down: Direction::default(),
         });

@@ -203,6 +203,7 @@ impl Shared {
     /// Takes in what passed of a connection that has ended.
     pub(crate) fn record(&self, record: &FlowRecord) {
         self.passed[Treatment::of(record.verdict) as usize].add(record);
+        self.observer.passed(record, &self.epoch);
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -48,10 +48,17 @@ pub(crate) enum Command {
 
 /// Where a relay is asked.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Asking {
+pub(crate) struct Socket {
     /// The relay's admin socket
-    #[arg(long, value_name = "PATH", default_value = AdminConfig::SOCKET)]
-    socket: PathBuf,
+    #[arg(long = "socket", value_name = "PATH", default_value = AdminConfig::SOCKET)]
+    pub(crate) path: PathBuf,
+}
+
+/// Where a relay is asked, and how its answer is printed.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Asking {
+    #[command(flatten)]
+    socket: Socket,
     /// Print the answer as the relay gave it: a line of JSON
     #[arg(long)]
     json: bool,
@@ -86,7 +93,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Reload(asking) => (asking, Request::Reload),
         Command::Log { asking, level } => (asking, Request::Log { level }),
     };
-    let answer = Connection::open(&asking.socket)?.ask(&request)?;
+    let answer = Connection::open(&asking.socket.path, PATIENCE)?.ask(&request)?;
     if asking.json {
         println!("{}", serde_json::to_string(&answer)?);
     } else {
@@ -102,15 +109,16 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn open(socket: &PathBuf) -> Result<Connection> {
+    /// Connects; the relay may take so long to answer.
+    pub(crate) fn open(socket: &Path, patience: Duration) -> Result<Connection> {
         let stream = UnixStream::connect(socket).with_context(|| {
             format!(
                 "no relay answers at {} (is it running, with an [admin] table? --socket names another)",
                 socket.display()
             )
         })?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         Ok(Connection { stream: BufReader::new(stream) })
     }
 
@@ -169,15 +177,19 @@ fn counters_text(counters: &Counters) -> String {
     table("Counters", &counters.counters) + &verdicts.unwrap_or_default()
 }
 
-/// A table of flows.
-pub(crate) fn flows_text(flows: &Flows) -> String {
-    let mut rows = vec![HEADINGS.map(str::to_owned)];
-    rows.extend(flows.flows.iter().map(row));
-    let widths: Vec<usize> = (0..HEADINGS.len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
+fn flows_text(flows: &Flows) -> String {
+    let rows: Vec<_> = flows.flows.iter().map(row).collect();
+    format!("{}{} of {} open flows\n", table(&rows), rows.len(), flows.open)
+}
+
+/// A table of flows, with their headings.
+pub(crate) fn table(flows: &[[String; HEADINGS.len()]]) -> String {
+    let headings = HEADINGS.map(str::to_owned);
+    let rows = || std::iter::once(&headings).chain(flows);
+    let width = |column: usize| rows().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; HEADINGS.len()] = std::array::from_fn(width);
     let mut text = String::new();
-    for row in &rows {
+    for row in rows() {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
             // Names to the left, numbers to the right.
             if column < 2 { format!("{cell:width$}") } else { format!("{cell:>width$}") }
@@ -185,7 +197,7 @@ pub(crate) fn flows_text(flows: &Flows) -> String {
         text += cells.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
     }
-    format!("{text}{} of {} open flows\n", flows.flows.len(), flows.open)
+    text
 }
 
 /// What [`row`] has.

@@ -7,6 +7,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod lab;
 pub(crate) mod relay;
+pub(crate) mod top;
 mod units;
 
 use std::fmt;

@@ -17,10 +17,11 @@ use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use midspan_observe::{Entry, LegStats, Naming, Split};
+use midspan_observe::{Direction, Entry, LegStats, Naming, Path, Split};
 use midspan_split::{Cause, Leg, PerLeg};
+use midspan_steer::{Course, FlowRecord};
 use tokio::sync::oneshot;
 
 use self::admin::AdminSocket;
@@ -111,6 +112,27 @@ impl Observer {
     pub(crate) fn not_started(&self, end: &WorkerEnd, worker: usize, story: &Story) {
         let cause = Some(Cause::ConnectFailed);
         self.note(end, worker, story, PerLeg::default(), PerLeg::default(), cause);
+    }
+
+    /// Takes note of a connection that the steering program has seen end.
+    pub(crate) fn passed(&self, record: &FlowRecord, epoch: &Epoch) {
+        let Some(flow_log) = &self.flow_log else { return };
+        let since = |time: Duration| time.saturating_sub(record.start).as_micros() as u64;
+        let direction = |course: &Course| Direction {
+            bytes: course.bytes,
+            first_payload_us: course.payload.map(|(first, _)| since(first)),
+            last_payload_us: course.payload.map(|(_, last)| since(last)),
+        };
+        flow_log.add(Entry::Path(Path {
+            start: epoch.wall_at(record.start),
+            end: epoch.wall_at(record.end),
+            client: self.naming.of(record.client),
+            server: record.server,
+            verdict: record.verdict.label().into(),
+            ended: record.ending.label().into(),
+            up: direction(&record.up),
+            down: direction(&record.down),
+        }));
     }
 
     fn note(
@@ -242,15 +264,28 @@ impl Drop for Served {
     }
 }
 
-/// When the relay started, on both clocks.
+/// When the relay started, by every clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Epoch {
     pub(crate) instant: Instant,
     pub(crate) wall: SystemTime,
+    /// By the clock that BPF programs read.
+    monotonic: Duration,
 }
 
 impl Epoch {
     pub(crate) fn now() -> Epoch {
-        Epoch { instant: Instant::now(), wall: SystemTime::now() }
+        let monotonic = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let monotonic = Duration::new(monotonic.tv_sec as u64, monotonic.tv_nsec as u32);
+        Epoch { instant: Instant::now(), wall: SystemTime::now(), monotonic }
+    }
+
+    /// The wall clock's time of a time of that clock, which may be before the relay's start.
+    fn wall_at(&self, monotonic: Duration) -> SystemTime {
+        let wall = match monotonic.checked_sub(self.monotonic) {
+            Some(after) => self.wall.checked_add(after),
+            None => self.wall.checked_sub(self.monotonic - monotonic),
+        };
+        wall.unwrap_or(self.wall)
     }
 }

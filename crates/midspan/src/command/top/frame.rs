@@ -1,0 +1,204 @@
+//! What is shown, from what was seen now and before.
+
+use std::time::Instant;
+
+use midspan_observe::LegStats;
+use midspan_observe::admin::{Counters, Flow, Flows, Status};
+
+use super::super::admin::{HEADINGS, row};
+use super::super::units::{age, bytes, rate};
+
+/// What the relay said at one time.
+#[derive(Debug, Clone)]
+pub(super) struct Sample {
+    pub(super) at: Instant,
+    pub(super) status: Status,
+    pub(super) counters: Counters,
+    pub(super) flows: Flows,
+}
+
+/// One picture of the relay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) title: String,
+    /// What is not as it should be; empty if all is.
+    pub(super) warning: String,
+    /// Names with what they are.
+    pub(super) facts: Vec<(&'static str, String)>,
+    /// Verdicts that were given since the picture before, or ever, with both.
+    pub(super) verdicts: Vec<(String, String)>,
+    pub(super) flows: Vec<[String; HEADINGS.len()]>,
+    pub(super) open: usize,
+}
+
+impl Frame {
+    pub(super) fn between(before: &Sample, now: &Sample) -> Frame {
+        let seconds = now.at.saturating_duration_since(before.at).as_secs_f64().max(1e-3);
+        let per_second = |names: &[&str]| {
+            let sum = |sample: &Sample| {
+                let of = |name: &&str| sample.counters.counters.get(*name).copied().unwrap_or(0);
+                names.iter().map(of).sum::<u64>()
+            };
+            sum(now).saturating_sub(sum(before)) as f64 / seconds
+        };
+        let total = |name: &str| now.counters.counters.get(name).copied().unwrap_or(0);
+        let refused: Vec<&str> = now.counters.counters.keys().map(String::as_str).collect();
+        let refused: Vec<&str> =
+            refused.into_iter().filter(|name| name.starts_with("refused_")).collect();
+        let legs = |of: fn(&Flow) -> &Option<LegStats>| {
+            let legs: Vec<&LegStats> =
+                now.flows.flows.iter().filter_map(|flow| of(flow).as_ref()).collect();
+            leg_text(&legs)
+        };
+        let status = &now.status;
+        let facts = vec![
+            (
+                "traffic",
+                format!(
+                    "up {}/s, down {}/s; in all {} and {}",
+                    rate(per_second(&["bytes_from_client"])),
+                    rate(per_second(&["bytes_from_server"])),
+                    bytes(total("bytes_from_client") as f64),
+                    bytes(total("bytes_from_server") as f64),
+                ),
+            ),
+            (
+                "flows",
+                format!(
+                    "{} open of {}; {:.1} new/s, {:.1} refused/s; buffered {}",
+                    status.flows,
+                    status.flow_limit,
+                    per_second(&["accepted"]),
+                    per_second(&refused),
+                    bytes(status.buffered as f64),
+                ),
+            ),
+            ("client leg", legs(|flow| &flow.client_leg)),
+            ("server leg", legs(|flow| &flow.server_leg)),
+        ];
+        Frame {
+            title: format!(
+                "midspan {} (process {}), {}, steered by {}, up {}",
+                status.version,
+                status.pid,
+                status.phase,
+                status.steered_by,
+                age(status.uptime_s)
+            ),
+            warning: warning(status),
+            facts,
+            verdicts: verdicts(before, now, seconds),
+            flows: now.flows.flows.iter().map(row).collect(),
+            open: now.flows.open,
+        }
+    }
+}
+
+fn warning(status: &Status) -> String {
+    let late = status.heartbeat_age_s.iter().filter(|&&age| age > 2.5).count();
+    if late == 0 { String::new() } else { format!("{late} workers have not been heard of lately") }
+}
+
+/// Median and most of the round-trip times, and what was sent again, of the flows that are listed.
+fn leg_text(legs: &[&LegStats]) -> String {
+    let mut rtts: Vec<u32> = legs.iter().map(|leg| leg.rtt_us).filter(|&rtt| rtt > 0).collect();
+    rtts.sort_unstable();
+    let millis = |rtt: u32| f64::from(rtt) / 1e3;
+    let rtt = match (rtts.get(rtts.len() / 2), rtts.last()) {
+        (Some(&median), Some(&most)) => {
+            format!("RTT {:.1} ms in the middle, {:.1} ms at most", millis(median), millis(most))
+        }
+        _ => "no RTT measured".into(),
+    };
+    let sent: u64 = legs.iter().map(|leg| leg.bytes_sent).sum();
+    let again: u64 = legs.iter().map(|leg| leg.bytes_retransmitted).sum();
+    match sent {
+        0 => rtt,
+        _ => format!("{rtt}; {:.2} % of bytes sent again", again as f64 * 100.0 / sent as f64),
+    }
+}
+
+fn verdicts(before: &Sample, now: &Sample, seconds: f64) -> Vec<(String, String)> {
+    let Some(counts) = &now.counters.verdicts else { return Vec::new() };
+    let earlier = before.counters.verdicts.as_ref();
+    let shown = counts.iter().filter(|&(_, &count)| count > 0).map(|(name, &count)| {
+        let then = earlier.and_then(|earlier| earlier.get(name)).copied().unwrap_or(0);
+        let rate = count.saturating_sub(then) as f64 / seconds;
+        (name.clone(), format!("{rate:.1}/s, {count}"))
+    });
+    shown.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use midspan_observe::ClientName;
+
+    use super::*;
+
+    fn sample(at: Instant, up: u64, split: u64) -> Sample {
+        let counters = [("bytes_from_client", up), ("accepted", 2), ("refused_flows", up / 1000)];
+        let named = |(name, count): (&str, u64)| (name.to_owned(), count);
+        let leg = |rtt_us, again| LegStats {
+            rtt_us,
+            bytes_sent: 1000,
+            bytes_retransmitted: again,
+            ..LegStats::default()
+        };
+        let flow = |number: u32| Flow {
+            worker: 0,
+            client: ClientName::Pseudonym(number.into()),
+            server: "192.0.2.1:443".parse().unwrap(),
+            age_s: 3.0,
+            connected: true,
+            bytes_up: 10,
+            bytes_down: 0,
+            rate_up: 125_000.0,
+            rate_down: 0.0,
+            buffered: 0,
+            client_leg: Some(leg(1000 * number, 10)),
+            server_leg: None,
+        };
+        Sample {
+            at,
+            status: Status {
+                version: "1.2.3".into(),
+                pid: 7,
+                phase: "running".into(),
+                steered_by: "BPF".into(),
+                uptime_s: 61.0,
+                heartbeat_age_s: vec![0.1, up as f64],
+                flows: 3,
+                flow_limit: 10,
+                buffered: 0,
+            },
+            counters: Counters {
+                counters: counters.map(named).into(),
+                verdicts: Some(BTreeMap::from([("split".into(), split), ("pass_rate".into(), 0)])),
+            },
+            flows: Flows { open: 3, flows: (1..4).map(flow).collect() },
+        }
+    }
+
+    #[test]
+    fn a_picture_has_rates_since_the_one_before() {
+        let start = Instant::now();
+        let frame = Frame::between(
+            &sample(start, 0, 5),
+            &sample(start + Duration::from_secs(2), 250_000, 9),
+        );
+        let fact = |name| &frame.facts.iter().find(|(known, _)| *known == name).unwrap().1;
+        assert!(fact("traffic").starts_with("up 1.0 Mbit/s, down 0 bit/s"), "{frame:#?}");
+        assert!(fact("flows").contains("3 open of 10; 0.0 new/s, 125.0 refused/s"));
+        assert_eq!(
+            fact("client leg"),
+            "RTT 2.0 ms in the middle, 3.0 ms at most; 1.00 % of bytes sent again"
+        );
+        assert_eq!(fact("server leg"), "no RTT measured");
+        assert_eq!(frame.verdicts, [("split".to_owned(), "2.0/s, 9".to_owned())]);
+        assert_eq!(frame.flows[0][3], "1.0 Mbit");
+        assert!(frame.warning.contains("1 workers"), "{}", frame.warning);
+    }
+}
