@@ -140,7 +140,7 @@ fn keep_accounts(
 ) -> std::io::Result<()> {
     let take = shared.clone();
     let accounts = source.open(move |record| take.record(&record))?;
-    let idle = Duration::from(shared.config.account_idle);
+    let idle = Duration::from(shared.settings().config.account_idle);
     let mut look = Instant::now() + LOOK.min(idle);
     loop {
         let ends = stop.load(Ordering::Acquire);

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
 
-use crate::shared::{lower, raise};
+use crate::shared::{Settings, lower, raise};
 
 /// Answered in words, once it is done or refused.
 pub(crate) type Reply = oneshot::Sender<Result<String, String>>;
@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Drain(Reply),
     /// Read the configuration again.
     Reload(Reply),
+    /// Have this configuration take effect, or say why there is none.
+    Apply(Result<Box<Settings>, String>, Option<Reply>),
 }
 
 /// Commands, in order.

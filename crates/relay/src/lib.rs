@@ -20,6 +20,7 @@ mod outbox;
 mod pool;
 mod proxy_protocol;
 mod relay;
+mod reload;
 mod shared;
 mod slab;
 mod socket;

@@ -60,6 +60,12 @@ impl Pool {
         }
     }
 
+    /// Lends up to so many bytes from now on. What is lent already stays.
+    pub(crate) fn set_limit(&mut self, limit: ByteSize) {
+        self.limit = limit.as_bytes();
+        self.budget.set_limit(self.limit);
+    }
+
     /// Bytes lent.
     pub(crate) fn used(&self) -> u64 {
         self.budget.used()
@@ -72,7 +78,7 @@ impl Pool {
 
     /// How many buffers there are to be had.
     pub(crate) fn free_buffers(&self) -> u64 {
-        (self.limit - self.budget.used()) / self.buffer_size as u64
+        self.limit.saturating_sub(self.budget.used()) / self.buffer_size as u64
     }
 
     /// Whether a new flow would find buffers for both directions.

@@ -14,12 +14,13 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::accounts::AccountsThread;
-use crate::command::Command;
+use crate::command::{Command, Reply};
 use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
 use crate::counters::Snapshot;
 use crate::interception::{self, Interception, InterceptionError, Steered};
 use crate::observe::{ObserveError, Observer, Served, Windows};
-use crate::shared::{Monitor, Phase, Shared, lower, raise};
+use crate::reload;
+use crate::shared::{Monitor, Phase, Settings, Shared, lower, raise};
 use crate::socket::{self, Place};
 use crate::succession::{Office, Successor, retire_predecessor};
 use crate::worker::Worker;
@@ -223,18 +224,18 @@ impl Relay {
             relay.workers.push(thread);
         }
         match &mut way {
-            Way::Bpf(steered) => begin(steered, &relay.shared.config)?,
+            Way::Bpf(steered) => begin(steered, &relay.shared.settings().config)?,
             Way::Foreign if intercepts => {
-                way = Way::Nftables(Interception::install(&relay.shared.config)?);
+                way = Way::Nftables(Interception::install(&relay.shared.settings().config)?);
             }
             Way::Foreign | Way::Nftables(_) => {}
         }
         let _ = relay.shared.steered_by.set(way.name());
         relay.way = way;
         if replaces {
-            relay.office = succeed(relay.shared.config.mark);
+            relay.office = succeed(relay.shared.settings().config.mark);
         }
-        let windows = windows.map_or_else(|| Windows::open(&relay.shared.config), Ok);
+        let windows = windows.map_or_else(|| Windows::open(&relay.shared.settings().config), Ok);
         match windows.and_then(|windows| windows.serve(relay.monitor())) {
             Ok(served) => relay.served = served,
             // It has others' connections already.
@@ -331,10 +332,8 @@ impl Relay {
                                 give_up.get_or_insert_with(|| self.begin_to_end());
                                 let _ = reply.send(Ok("draining".into()));
                             }
-                            Command::Reload(reply) => {
-                                self.reload();
-                                let _ = reply.send(Ok("the flow log is open anew".into()));
-                            }
+                            Command::Reload(reply) => self.reload(Some(reply)),
+                            Command::Apply(prepared, reply) => self.apply(prepared, reply),
                         }
                     }
                 }
@@ -351,7 +350,7 @@ impl Relay {
                 {
                     running -= ended;
                 }
-                Happened::HangUp => self.reload(),
+                Happened::HangUp => self.reload(None),
                 Happened::RulesLost => {
                     tracing::error!("the nft process died, and with it the interception rules");
                     notify(NotifyState::Stopping);
@@ -374,17 +373,56 @@ impl Relay {
     /// Drains, and says until when.
     fn begin_to_end(&mut self) -> Instant {
         notify(NotifyState::Stopping);
-        let timeout = self.shared.config.drain_timeout;
+        let timeout = self.shared.settings().config.drain_timeout;
         let flows = self.monitor().snapshot().active;
         tracing::info!(flows, %timeout, "draining; a second signal ends at once");
         self.drain();
         Instant::now() + Duration::from(timeout)
     }
 
-    fn reload(&self) {
+    /// Has the configuration read again, and the flow log's file opened anew.
+    fn reload(&self, reply: Option<Reply>) {
+        notify_reloading();
         if let Some(flow_log) = &self.shared.observer.flow_log {
             flow_log.reopen();
         }
+        reload::begin(&self.shared, reply);
+    }
+
+    /// Has a configuration that was read take effect, if it may, and says so.
+    fn apply(&mut self, prepared: Result<Box<Settings>, String>, reply: Option<Reply>) {
+        let outcome = prepared.and_then(|settings| self.take_settings(*settings));
+        match &outcome {
+            Ok(said) => tracing::info!("reload: {said}"),
+            Err(said) => tracing::error!("reload: {said}"),
+        }
+        if let Some(reply) = reply {
+            let _ = reply.send(outcome);
+        }
+        notify(NotifyState::Ready);
+    }
+
+    fn take_settings(&mut self, new: Settings) -> Result<String, String> {
+        let old = self.shared.settings();
+        let by_bpf = matches!(self.way, Way::Bpf(_));
+        let changed =
+            old.config.change_to(&new.config, by_bpf).map_err(|error| error.to_string())?;
+        if let Way::Bpf(steered) = &mut self.way
+            && old.config.steering_policy() != new.config.steering_policy()
+            && let Err(error) = steered.set_policy(&new.config)
+        {
+            // What was written in part is written over.
+            if let Err(error) = steered.set_policy(&old.config) {
+                tracing::error!(%error, "the policy is neither the old nor the new one");
+            }
+            return Err(format!("{error}; nothing was changed"));
+        }
+        // Names may stand for other servers by now, whatever the file says.
+        self.shared.set_settings(new);
+        Ok(match changed.as_slice() {
+            [] => "nothing has changed".into(),
+            changed => format!("changed {}", changed.join(", ")),
+        })
     }
 
     /// Has BPF steer at interfaces that came meanwhile.
@@ -601,6 +639,17 @@ impl Signals {
 /// One signal is dealt with.
 fn take(signals: &UnixStream) {
     let _ = rustix::io::read(signals.as_fd(), &mut [0]);
+}
+
+/// Says to systemd that the configuration is read again, and when that began, as it wants to know.
+fn notify_reloading() {
+    let begun = match NotifyState::monotonic_usec_now() {
+        Ok(begun) => begun,
+        Err(error) => return tracing::warn!(%error, "systemd could not be told"),
+    };
+    if let Err(error) = sd_notify::notify(&[NotifyState::Reloading, begun]) {
+        tracing::warn!(%error, "systemd could not be told");
+    }
 }
 
 fn notify(state: NotifyState<'_>) {

@@ -37,17 +37,19 @@ pub(crate) enum Phase {
 
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    settings: Mutex<Arc<Settings>>,
+    /// How often the settings were changed.
+    generation: AtomicU64,
     /// Where the workers listen.
     pub(crate) place: Place,
-    /// Where else they listen, and for whom.
-    pub(crate) forwards: Vec<Arc<Forward>>,
     pub(crate) observer: Observer,
     pub(crate) epoch: Epoch,
     pub(crate) steered_by: OnceLock<&'static str>,
     pub(crate) commands: Commands,
-    /// Sets how much is logged.
-    log_level: OnceLock<SetLogLevel>,
+    /// Sets how much is logged, or says in one line why it cannot.
+    log_level: OnceLock<Hook<SetLevel>>,
+    /// Reads the configuration again.
+    load: OnceLock<Hook<Load>>,
     /// What BPF has decided, if it steers.
     pub(crate) tally: OnceLock<Tally>,
     pub(crate) descriptors: Descriptors,
@@ -91,6 +93,14 @@ impl Drop for HeldSlot {
     }
 }
 
+/// What may change while the relay runs, as a whole.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// Where connections are made to the relay itself, and whom they are passed on to.
+    pub(crate) forwards: Vec<Arc<Forward>>,
+}
+
 /// What one worker is seen and reached by.
 #[derive(Debug)]
 pub(crate) struct WorkerEnd {
@@ -102,16 +112,15 @@ pub(crate) struct WorkerEnd {
     pub(crate) questions: Questions,
 }
 
-/// Sets how much is logged, or says in one line why it cannot.
-pub(crate) struct SetLogLevel(Box<dyn SetLevel>);
+type SetLevel = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+type Load = dyn Fn() -> Result<Config, String> + Send + Sync;
 
-trait SetLevel: Fn(&str) -> Result<(), String> + Send + Sync {}
+/// What whoever started the relay does for it.
+struct Hook<F: ?Sized>(Box<F>);
 
-impl<F: Fn(&str) -> Result<(), String> + Send + Sync> SetLevel for F {}
-
-impl fmt::Debug for SetLogLevel {
+impl<F: ?Sized> fmt::Debug for Hook<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SetLogLevel")
+        f.write_str("Hook")
     }
 }
 
@@ -134,7 +143,7 @@ impl Shared {
                 "limits.flows is cut to what the descriptor limit allows"
             );
         }
-        let flows_per_client = config.limits.flows_per_client.unwrap_or(u32::MAX);
+        let limits = descriptors.limits(&config);
         let flag = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let end = || {
             Ok(WorkerEnd {
@@ -147,23 +156,51 @@ impl Shared {
         };
         let ends = (0..workers).map(|_| end()).collect::<io::Result<Vec<_>>>()?;
         Ok(Shared {
-            config,
+            settings: Mutex::new(Arc::new(Settings { config, forwards })),
+            generation: AtomicU64::new(0),
             place,
-            forwards,
             observer,
             epoch: Epoch::now(),
             steered_by: OnceLock::new(),
             commands: Commands::new()?,
             log_level: OnceLock::new(),
+            load: OnceLock::new(),
             tally: OnceLock::new(),
             descriptors,
-            ledger: Mutex::new(Ledger::new(Limits { flows, flows_per_client })),
+            ledger: Mutex::new(Ledger::new(limits)),
             phase: AtomicU8::new(Phase::Run as u8),
             ends,
             ended: flag()?,
             slots: AtomicUsize::new(0),
             passed: Default::default(),
         })
+    }
+
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often the settings were changed.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Changes the settings, and tells the workers.
+    pub(crate) fn set_settings(&self, settings: Settings) {
+        let limits = self.descriptors.limits(&settings.config);
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.ledger().set_limits(limits);
+        self.generation.fetch_add(1, Ordering::Release);
+        for end in &self.ends {
+            raise(&end.wake);
+        }
+    }
+
+    pub(crate) fn load_config(&self) -> Result<Config, String> {
+        match self.load.get() {
+            Some(Hook(load)) => load(),
+            None => Err("there is no configuration to read again".into()),
+        }
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger<IpAddr>> {
@@ -255,9 +292,14 @@ impl Descriptors {
         config.limits.flows.unwrap_or(u32::MAX).min(self.flows)
     }
 
+    fn limits(self, config: &Config) -> Limits {
+        let flows_per_client = config.limits.flows_per_client.unwrap_or(u32::MAX);
+        Limits { flows: self.limit(config), flows_per_client }
+    }
+
     fn of(limit: u64, workers: usize, forwards: usize) -> Descriptors {
-        /// Standard streams, signals, nft or BPF, logs.
-        const PROGRAM: u64 = 64;
+        /// Standard streams, signals, nft or BPF, logs, who looks in.
+        const PROGRAM: u64 = 128;
         /// Two of epoll, io_uring, wake-up, two listeners, a connection to be refused and its server leg.
         const WORKER: u64 = 8;
         let pipes_per_worker = limit / 8 / workers as u64;
@@ -299,19 +341,25 @@ impl Monitor {
     /// Has requests of the admin socket to log more or less carried out by `set`, which says in one
     /// line why it cannot. Once; nothing follows from a second time.
     pub fn on_log_level(&self, set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
-        let _ = self.0.log_level.set(SetLogLevel(Box::new(set)));
+        let _ = self.0.log_level.set(Hook(Box::new(set)));
+    }
+
+    /// Has the configuration read by `load` when it is to be read again. Once; nothing follows from a
+    /// second time.
+    pub fn on_reload(&self, load: impl Fn() -> Result<Config, String> + Send + Sync + 'static) {
+        let _ = self.0.load.set(Hook(Box::new(load)));
     }
 
     pub(crate) fn set_log_level(&self, level: &str) -> Result<(), String> {
         match self.0.log_level.get() {
-            Some(SetLogLevel(set)) => set(level),
+            Some(Hook(set)) => set(level),
             None => Err("how much is logged cannot be changed here".into()),
         }
     }
 
     /// Flows that may be open at one time: as configured, within what the descriptor limit allows.
     pub fn flow_limit(&self) -> u32 {
-        self.0.descriptors.limit(&self.0.config)
+        self.0.descriptors.limit(&self.0.settings().config)
     }
 }
 

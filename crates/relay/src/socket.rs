@@ -137,6 +137,12 @@ pub(crate) fn listen(family: Family, place: Place, config: &Config) -> io::Resul
     Ok(Listener { fd: socket.into(), family, address, mptcp, forward: None })
 }
 
+/// Sets a listener up for connections to come, as [`listen`] did. What it was given and is not any more
+/// stays.
+pub(crate) fn reconfigure(listener: &Listener, leg: &LegConfig) -> io::Result<()> {
+    configure(&SockRef::from(&listener.fd), leg)
+}
+
 /// A socket that connections are taken from.
 #[derive(Debug)]
 pub(crate) struct Listener {

@@ -17,7 +17,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use socket2::Socket;
 
-use crate::config::{Dscp, Forward};
+use crate::config::{Config, Dscp, Forward};
 use crate::counters::{Count, Counters};
 use crate::flow::{LiveFlow, Next, Others, Story, Told};
 use crate::greeting::{Greeted, Greetings};
@@ -27,7 +27,7 @@ use crate::opening::Opening;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::proxy_protocol::Ends;
-use crate::shared::{HeldSlot, Phase, Shared, lower};
+use crate::shared::{HeldSlot, Phase, Settings, Shared, lower};
 use crate::slab::{Key, Slab};
 use crate::socket::{self, Accepted, Family, Listener, NotAccepted, Place};
 
@@ -134,14 +134,18 @@ pub(crate) struct Worker {
     /// When a draining worker closes its listeners.
     last_accept: Option<Instant>,
     asked: Asked,
+    /// As they were last seen to be.
+    settings: Arc<Settings>,
+    generation: u64,
 }
 
 impl Worker {
     /// Sets up a worker and its listeners, in the calling thread's network namespace. An error comes
     /// with the place that it is about.
     pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Result<Worker, (String, io::Error)> {
-        let config = &shared.config;
-        let listeners = listeners(&shared)?;
+        let settings = shared.settings();
+        let config = &settings.config;
+        let listeners = listeners(&settings, shared.place)?;
         let events = |error| ("a worker's events".to_owned(), error);
         let greetings = Greetings::new().map_err(events)?;
         let watched = || {
@@ -154,8 +158,7 @@ impl Worker {
             Ok(epoll)
         };
         let epoll = watched().map_err(events)?;
-        let share = config.limits.buffered.as_bytes() / shared.ends.len() as u64;
-        let limit = ByteSize::from_bytes(share.max(LEAST_BUFFERED));
+        let limit = share_of_buffers(config, &shared);
         Ok(Worker {
             index,
             epoll,
@@ -178,6 +181,8 @@ impl Worker {
             rounds: Rounds::new(&config.limits.patience()),
             last_accept: None,
             asked: Asked::default(),
+            generation: shared.generation(),
+            settings,
             shared,
         })
     }
@@ -272,6 +277,44 @@ impl Worker {
         self.beat = Beat { due: now + until_next, open, taken: accepted };
     }
 
+    /// Goes on with the settings as they are now, for new connections.
+    fn take_settings(&mut self) {
+        self.generation = self.shared.generation();
+        let before = std::mem::replace(&mut self.settings, self.shared.settings());
+        let Settings { config, forwards } = &*self.settings;
+        self.clients = IpNet::aggregate(&config.clients);
+        self.pool.set_limit(share_of_buffers(config, &self.shared));
+        self.rounds = Rounds::new(&config.limits.patience());
+        for listener in &mut self.listeners {
+            if before.config.client_leg != config.client_leg
+                && let Err(error) = socket::reconfigure(listener, &config.client_leg)
+            {
+                tracing::error!(%error, "a listener could not be set up as configured");
+            }
+            if let Some(forward) = &mut listener.forward
+                && let Some(new) = forwards.iter().find(|new| new.listen == forward.listen)
+            {
+                *forward = new.clone();
+            }
+        }
+        if self.index == 0
+            && before.config.limits.flows_per_client != config.limits.flows_per_client
+        {
+            self.say_who_is_full();
+        }
+        self.wake_waiting();
+        // There may be room now, or none.
+        self.beat.due = Instant::now();
+    }
+
+    /// Says of every client whether it is full, after the limit was changed.
+    fn say_who_is_full(&self) {
+        let ledger = self.shared.ledger();
+        for client in ledger.clients() {
+            self.say_full(*client, ledger.is_full(client));
+        }
+    }
+
     fn counters(&self) -> &Counters {
         &self.shared.ends[self.index].counters
     }
@@ -284,6 +327,9 @@ impl Worker {
                 let end = &self.shared.ends[self.index];
                 lower(&end.wake);
                 self.asked.take_up(&end.questions);
+                if self.generation != self.shared.generation() {
+                    self.take_settings();
+                }
             }
             GREETINGS => self.hear_greetings(),
             listener @ LISTENERS..GREETINGS => self.accept((listener - LISTENERS) as usize),
@@ -511,9 +557,9 @@ impl Worker {
         self.counters().accepted.add(1);
         self.counters().active.set(self.flows.len() as u64 + 1);
         self.counters().mptcp.add(u64::from(mptcp));
-        count_declined(self.counters(), opening, self.shared.config.fast_open);
+        count_declined(self.counters(), opening, self.settings.config.fast_open);
         let start = Instant::now();
-        let due = start + Duration::from(self.shared.config.connect_timeout);
+        let due = start + Duration::from(self.settings.config.connect_timeout);
         let spliced = PerLeg::default();
         let story = Story { client, server, start, connected: None, spliced };
         match self.start(accepted, story, server_leg, forward, due) {
@@ -539,7 +585,7 @@ impl Worker {
         accepted: &Accepted,
         is_forwarded: bool,
     ) -> Result<Socket, fn(&Counters) -> &Count> {
-        let config = &self.shared.config;
+        let config = &self.settings.config;
         let Accepted { client, server, opening, .. } = accepted;
         if !is_forwarded {
             if is_probe(client.ip(), *server) {
@@ -592,7 +638,7 @@ impl Worker {
         }
         let mut early = 0;
         // What one server may have got must not be sent to another as well.
-        let mut connected = if self.shared.config.fast_open
+        let mut connected = if self.settings.config.fast_open
             && opening.data
             && others.is_empty()
             && preface.is_none()
@@ -631,7 +677,7 @@ impl Worker {
     /// Marks what is sent to a client as its server has marked its answer, which BPF has seen.
     fn copy_marking(&mut self, key: Key) {
         let Some(slot) = &self.slot else { return };
-        if self.shared.config.client_leg.dscp != Dscp::Copy {
+        if self.settings.config.client_leg.dscp != Dscp::Copy {
             return;
         }
         let Some(flow) = self.flows.get_mut(key) else { return };
@@ -646,13 +692,13 @@ impl Worker {
     }
 
     fn connect_to(&self, server: SocketAddr, dscp: u8) -> io::Result<OwnedFd> {
-        let socket = socket::open(server, &self.shared.config.server_leg, false, dscp)?;
+        let socket = socket::open(server, &self.settings.config.server_leg, false, dscp)?;
         socket::connect(socket, server)
     }
 
     /// Connects a flow to the next of its servers, or fails it with `cause` if none is left.
     fn connect_to_another(&mut self, key: Key, cause: Cause) {
-        let due = Instant::now() + Duration::from(self.shared.config.connect_timeout);
+        let due = Instant::now() + Duration::from(self.settings.config.connect_timeout);
         let next = |flow: &mut LiveFlow| flow.next_server().map(|server| (server, flow.dscp));
         while let Some((server, dscp)) = self.flows.get_mut(key).and_then(next) {
             let connected = self.connect_to(server, dscp).and_then(|fd| {
@@ -763,7 +809,7 @@ impl Worker {
             (rounds.next, rounds.due) = (0, now + rounds.interval);
         }
         let time = Time::from_nanos((now - rounds.origin).as_nanos() as u64);
-        let patience = self.shared.config.limits.patience();
+        let patience = self.settings.config.limits.patience();
         for slot in from..to {
             if let Some((key, flow)) = self.flows.at(slot)
                 && let Some(cause) = flow.overstays(&patience, time)
@@ -828,20 +874,20 @@ impl Worker {
 }
 
 /// All places at which a worker listens.
-fn listeners(shared: &Shared) -> Result<Vec<Listener>, (String, io::Error)> {
-    let config = &shared.config;
+fn listeners(settings: &Settings, place: Place) -> Result<Vec<Listener>, (String, io::Error)> {
+    let config = &settings.config;
     let mut listeners = Vec::new();
     for family in [Family::V4, Family::V6] {
         let is_wanted = |prefix: &IpNet| Family::of(prefix.addr()) == family;
         if config.clients.iter().any(is_wanted) {
-            let listener = socket::listen(family, shared.place, config).map_err(|error| {
+            let listener = socket::listen(family, place, config).map_err(|error| {
                 let hint = "a port of any address (it takes CAP_NET_ADMIN, and one that is free)";
                 (hint.to_owned(), error)
             });
             listeners.push(listener?);
         }
     }
-    for forward in &shared.forwards {
+    for forward in &settings.forwards {
         let address = &forward.listen;
         let family = Family::of(address.ip());
         let mut listener = socket::listen(family, Place::Open(*address), config)
@@ -850,6 +896,12 @@ fn listeners(shared: &Shared) -> Result<Vec<Listener>, (String, io::Error)> {
         listeners.push(listener);
     }
     Ok(listeners)
+}
+
+/// What one worker may have in buffers.
+fn share_of_buffers(config: &Config, shared: &Shared) -> ByteSize {
+    let share = config.limits.buffered.as_bytes() / shared.ends.len() as u64;
+    ByteSize::from_bytes(share.max(LEAST_BUFFERED))
 }
 
 fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Result<()> {

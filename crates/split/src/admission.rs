@@ -52,6 +52,16 @@ impl<C: Eq + Hash> Ledger<C> {
         Ledger { limits, flows: 0, clients: HashMap::with_capacity(room) }
     }
 
+    /// Other limits from now on. What is open stays, though it be more.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// All clients that have flows open.
+    pub fn clients(&self) -> impl Iterator<Item = &C> {
+        self.clients.keys()
+    }
+
     /// Takes a new flow of `client` into account. Every flow admitted must be
     /// [released](Ledger::release) once.
     ///
@@ -95,7 +105,7 @@ impl<C: Eq + Hash> Ledger<C> {
 
     /// How many more flows there is room for in all.
     pub fn room(&self) -> u32 {
-        self.limits.flows - self.flows
+        self.limits.flows.saturating_sub(self.flows)
     }
 
     /// Whether a client has as many flows as it may.
@@ -127,9 +137,14 @@ impl Budget {
         Budget { limit, used: 0 }
     }
 
+    /// Another limit from now on. What is used stays, though it be more.
+    pub const fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
     /// Whether `bytes` more fit.
     pub const fn has(&self, bytes: u64) -> bool {
-        self.limit - self.used >= bytes
+        self.limit.saturating_sub(self.used) >= bytes
     }
 
     /// Takes `bytes`, or nothing and answers false.
@@ -177,6 +192,24 @@ mod tests {
         assert!(takes_nearby(600, 1000, 2));
         assert!(!takes_nearby(700, 1000, 2));
         assert!(takes_nearby(1000, 1000, 1));
+    }
+
+    #[test]
+    fn lower_limits_are_for_what_comes() {
+        let mut ledger = Ledger::new(Limits { flows: 3, flows_per_client: 3 });
+        (0..3).for_each(|_| ledger.admit("a").unwrap());
+        ledger.set_limits(Limits { flows: 2, flows_per_client: 1 });
+        assert_eq!((ledger.flows(), ledger.room(), ledger.is_full(&"a")), (3, 0, true));
+        assert_eq!(ledger.admit("b"), Err(Refusal::TooManyFlows));
+        (0..2).for_each(|_| ledger.release("a"));
+        assert_eq!(ledger.admit("a"), Err(Refusal::TooManyOfClient));
+        assert_eq!(ledger.admit("b"), Ok(()));
+        let mut budget = Budget::new(10);
+        assert!(budget.take(7));
+        budget.set_limit(5);
+        assert!(!budget.has(1) && budget.has(0));
+        budget.give_back(7);
+        assert!(budget.take(5) && !budget.take(1));
     }
 
     #[test]

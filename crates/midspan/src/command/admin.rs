@@ -210,15 +210,20 @@ pub(crate) const HEADINGS: [&str; 10] = [
     "moved",
     "RTT client",
     "RTT server",
-    "again client",
-    "again server",
+    "resent client",
+    "resent server",
 ];
+
+/// A round-trip time.
+pub(crate) fn millis(millis: f64) -> String {
+    if millis < 10.0 { format!("{millis:.2} ms") } else { format!("{millis:.1} ms") }
+}
 
 /// A flow's cells.
 pub(crate) fn row(flow: &midspan_observe::admin::Flow) -> [String; HEADINGS.len()] {
     let rtt = |leg: &Option<midspan_observe::LegStats>| {
         let rtt = leg.map(|leg| leg.rtt_us).filter(|&rtt| rtt > 0);
-        rtt.map_or_else(|| "-".into(), |rtt| format!("{:.1} ms", f64::from(rtt) / 1e3))
+        rtt.map_or_else(|| "-".into(), |rtt| millis(f64::from(rtt) / 1e3))
     };
     let again = |leg: &Option<midspan_observe::LegStats>| {
         let share = leg.and_then(|leg| leg.retransmitted_ppm());

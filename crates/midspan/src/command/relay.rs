@@ -1,5 +1,6 @@
 //! `midspan relay`: the data plane.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -47,7 +48,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
     }
     let check = arguments.check;
     let start = if arguments.replace { Start::Replacing } else { Start::Alone };
-    let config = configuration(arguments)?;
+    let config = configuration(&arguments)?;
     if check {
         print!("{}", toml::to_string(&config)?);
         return Ok(ExitCode::SUCCESS);
@@ -58,14 +59,19 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
         .from_env()
         .map_err(|error| BadInput::because(format!("MIDSPAN_LOG: {error}")))?;
     let (filter, level) = tracing_subscriber::reload::Layer::new(filter);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr);
     tracing_subscriber::registry().with(filter).with(lines).init();
     let set_level = move |text: &str| {
         let filter =
             EnvFilter::builder().parse(text).map_err(|error| format!("`{text}`: {error}"))?;
         level.reload(filter).map_err(|error| error.to_string())
     };
-    let started = |monitor: Monitor| monitor.on_log_level(set_level);
+    let started = move |monitor: Monitor| {
+        monitor.on_log_level(set_level);
+        monitor.on_reload(move || configuration(&arguments).map_err(|error| format!("{error:#}")));
+    };
     midspan_relay::run(config, start, started).map_err(|error| match error {
         Error::Config(_) | Error::Leg { .. } => BadInput::because(error),
         other => other.into(),
@@ -73,16 +79,16 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn configuration(arguments: Arguments) -> Result<Config> {
+fn configuration(arguments: &Arguments) -> Result<Config> {
     let mut config = match &arguments.config {
         Some(path) => Config::load(path).map_err(BadInput::because)?,
         None => Config::new(Vec::new()),
     };
     if !arguments.clients.is_empty() {
-        config.clients = arguments.clients;
+        config.clients.clone_from(&arguments.clients);
     }
     // One after the other, so that a refusal is about one of them.
-    for (key, value) in arguments.settings {
+    for (key, value) in arguments.settings.clone() {
         let refused =
             |error: &dyn std::fmt::Display| BadInput::because(format!("--set {key}: {error}"));
         let mut table = Table::try_from(&config)?;

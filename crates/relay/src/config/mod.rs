@@ -1,5 +1,6 @@
 //! The relay's settings: a file, its defaults, and what of it cannot be.
 
+mod change;
 mod forward;
 mod leg;
 mod observe;

@@ -66,6 +66,11 @@ impl Steered {
         proof::prove(&mut self.steering, &config.clients)
     }
 
+    /// Changes what is split, for new connections.
+    pub(crate) fn set_policy(&mut self, config: &Config) -> Result<(), midspan_steer::Error> {
+        self.steering.set_policy(&config.steering_policy())
+    }
+
     fn deliver(&mut self, config: &Config) -> Result<(), InterceptionError> {
         self.delivery = Some(LocalDelivery::install(&config.clients, config.mark)?);
         Ok(())

@@ -22,6 +22,7 @@ mod outage;
 mod peer;
 mod process;
 mod proxy;
+mod reload;
 mod replace;
 mod soak;
 mod steer;

@@ -34,6 +34,8 @@ fn relay_process() {
         Err(_) => Start::Alone,
     };
     let done = midspan_relay::run(config, start, |monitor| {
+        let path = std::path::PathBuf::from(&path);
+        monitor.on_reload(move || Config::load(&path).map_err(|error| error.to_string()));
         thread::spawn(move || {
             for _ in std::io::stdin().lines() {
                 let mut counts: HashMap<&str, u64> = monitor.snapshot().entries().collect();
@@ -65,7 +67,7 @@ pub(crate) struct RelayProcess {
     child: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// What every test configures unless it says otherwise.
@@ -93,9 +95,7 @@ impl RelayProcess {
     fn start_as(netns: &Netns, settings: &str, environment: &[(&str, String)]) -> RelayProcess {
         let directory = tempfile::tempdir().unwrap();
         let (config, ready) = (directory.path().join("relay.toml"), directory.path().join("ready"));
-        // What is pinned outlives a test.
-        let pin = if settings.contains("pin =") { "" } else { "pin = false\n" };
-        fs::write(&config, format!("{CLIENTS}{pin}{settings}")).unwrap();
+        fs::write(&config, whole(settings)).unwrap();
         let notified = UnixDatagram::bind(&ready).unwrap();
         notified.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -114,12 +114,17 @@ impl RelayProcess {
             ask: child.stdin.take().unwrap(),
             answers: BufReader::new(child.stdout.take().unwrap()),
             child,
-            _directory: directory,
+            directory,
         }
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Writes other settings into its configuration file, for it to read when it is told to.
+    pub(crate) fn rewrite(&self, settings: &str) {
+        fs::write(self.directory.path().join("relay.toml"), whole(settings)).unwrap();
     }
 
     pub(crate) fn counts(&mut self) -> Counts {
@@ -187,6 +192,13 @@ impl RelayProcess {
         let statm = fs::read_to_string(format!("/proc/{}/statm", self.pid())).unwrap();
         statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     }
+}
+
+/// A test's settings with what all have.
+fn whole(settings: &str) -> String {
+    // What is pinned outlives a test.
+    let pin = if settings.contains("pin =") { "" } else { "pin = false\n" };
+    format!("{CLIENTS}{pin}{settings}")
 }
 
 impl Drop for RelayProcess {

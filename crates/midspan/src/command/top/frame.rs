@@ -5,7 +5,7 @@ use std::time::Instant;
 use midspan_observe::LegStats;
 use midspan_observe::admin::{Counters, Flow, Flows, Status};
 
-use super::super::admin::{HEADINGS, row};
+use super::super::admin::{HEADINGS, millis, row};
 use super::super::units::{age, bytes, rate};
 
 /// What the relay said at one time.
@@ -103,10 +103,10 @@ fn warning(status: &Status) -> String {
 fn leg_text(legs: &[&LegStats]) -> String {
     let mut rtts: Vec<u32> = legs.iter().map(|leg| leg.rtt_us).filter(|&rtt| rtt > 0).collect();
     rtts.sort_unstable();
-    let millis = |rtt: u32| f64::from(rtt) / 1e3;
+    let millis = |rtt: u32| millis(f64::from(rtt) / 1e3);
     let rtt = match (rtts.get(rtts.len() / 2), rtts.last()) {
         (Some(&median), Some(&most)) => {
-            format!("RTT {:.1} ms in the middle, {:.1} ms at most", millis(median), millis(most))
+            format!("RTT {} in the middle, {} at most", millis(median), millis(most))
         }
         _ => "no RTT measured".into(),
     };
@@ -194,7 +194,7 @@ mod tests {
         assert!(fact("flows").contains("3 open of 10; 0.0 new/s, 125.0 refused/s"));
         assert_eq!(
             fact("client leg"),
-            "RTT 2.0 ms in the middle, 3.0 ms at most; 1.00 % of bytes sent again"
+            "RTT 2.00 ms in the middle, 3.00 ms at most; 1.00 % of bytes sent again"
         );
         assert_eq!(fact("server leg"), "no RTT measured");
         assert_eq!(frame.verdicts, [("split".to_owned(), "2.0/s, 9".to_owned())]);

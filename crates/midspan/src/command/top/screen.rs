@@ -137,7 +137,9 @@ fn draw(canvas: &mut Canvas<'_>, frame: &Frame, fault: &str) {
     }));
     let verdicts = frame.verdicts.iter().map(|(name, count)| format!("{name} {count}"));
     let verdicts = verdicts.collect::<Vec<_>>().join("; ");
-    head.push(Line::from(vec![Span::from("verdicts    ").dim(), Span::from(verdicts)]));
+    if !verdicts.is_empty() {
+        head.push(Line::from(vec![Span::from("verdicts    ").dim(), Span::from(verdicts)]));
+    }
     let head = Paragraph::new(head).wrap(ratatui::widgets::Wrap { trim: false });
     // Verdicts may take a second line.
     let height = head.line_count(canvas.area().width).min(12) as u16;

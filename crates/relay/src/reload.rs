@@ -1,0 +1,38 @@
+//! A configuration that takes effect while the relay runs: for new connections, and all of it or
+//! nothing.
+
+use std::sync::Arc;
+
+use crate::command::{Command, Reply};
+use crate::shared::{Settings, Shared};
+use crate::socket;
+
+/// Reads the configuration and asks for names in a thread of its own, as that may take long, and has the
+/// supervisor apply what came of it.
+pub(crate) fn begin(shared: &Arc<Shared>, reply: Option<Reply>) {
+    let own = shared.clone();
+    let thread = std::thread::Builder::new().name("relay-reload".into()).spawn(move || {
+        let prepared = prepare(&own);
+        own.commands.give(Command::Apply(prepared, reply));
+    });
+    if let Err(error) = thread {
+        tracing::error!(%error, "the configuration could not be read again");
+    }
+}
+
+fn prepare(shared: &Shared) -> Result<Box<Settings>, String> {
+    let config = shared.load_config()?;
+    config.check().map_err(|error| error.to_string())?;
+    for (leg, settings, mptcp) in [
+        ("client_leg", &config.client_leg, config.mptcp),
+        ("server_leg", &config.server_leg, false),
+    ] {
+        socket::probe(settings, mptcp).map_err(|error| format!("{leg}: {error}"))?;
+    }
+    let mut forwards = Vec::with_capacity(config.forward.len());
+    for forward in &config.forward {
+        let resolved = forward.resolve().map_err(|error| format!("forward: {error}"))?;
+        forwards.push(Arc::new(resolved));
+    }
+    Ok(Box::new(Settings { config, forwards }))
+}
