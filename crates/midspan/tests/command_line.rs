@@ -3,6 +3,9 @@
 mod common;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -256,6 +259,59 @@ fn the_relay_takes_settings_from_file_and_flags() {
         assert_eq!(output.status.code(), Some(2), "{}", text(&output));
         assert!(text(&output).contains(words), "{}", text(&output));
     }
+}
+
+#[test]
+fn a_running_relay_is_asked_and_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, socket) = (directory.path().join("relay.toml"), directory.path().join("admin"));
+    // A port that was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let settings = format!(
+        "workers = 1\n[[forward]]\nlisten = \"127.0.0.1:{port}\"\nto = \"{}\"\n[admin]\nsocket = {socket:?}\n",
+        server.local_addr().unwrap()
+    );
+    fs::write(&file, &settings).unwrap();
+    let mut relay = common::midspan();
+    relay.args(["relay", "--config"]).arg(&file).stderr(Stdio::null());
+    let mut relay = midspan_sys::process::die_with_parent(&mut relay).spawn().unwrap();
+    wait_until(|| UnixStream::connect(&socket).is_ok(), "nobody answers");
+    let ask = |words: &[&str]| {
+        let output = common::midspan().args(words).arg("--socket").arg(&socket).output().unwrap();
+        (output.status.code(), text(&output))
+    };
+    let mut near = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let (mut far, _) = server.accept().unwrap();
+    near.write_all(b"ping").unwrap();
+    far.read_exact(&mut [0; 4]).unwrap();
+    for (words, said) in [
+        (&["relay", "status"][..], ["running", "flows       1 of"]),
+        (&["relay", "counters"], ["accepted", "bytes_from_client"]),
+        (&["relay", "flows", "--by", "age"], ["sub-", "1 of 1 open flows"]),
+        (&["relay", "flows", "--json"], ["{\"flows\":{\"open\":1", "\"rtt_us\""]),
+        (&["top", "--once", "--interval", "0.1"], ["1 open of", "client leg  RTT"]),
+        (&["relay", "log", "debug"], ["logging `debug`", ""]),
+        (&["relay", "reload"], ["nothing has changed", ""]),
+    ] {
+        let (status, output) = ask(words);
+        assert_eq!(status, Some(0), "{words:?}: {output}");
+        assert!(said.iter().all(|said| output.contains(said)), "{words:?}: {output}");
+    }
+    // Flags of the relay's own stay on top of the file, and what is wrong with it has a line.
+    fs::write(&file, settings.replace("workers = 1", "workers = 2")).unwrap();
+    let (status, output) = ask(&["relay", "reload"]);
+    assert_eq!(status, Some(2));
+    assert!(output.contains("`workers`") && output.contains("--replace"), "{output}");
+    fs::write(&file, "clients = 7\n").unwrap();
+    assert!(ask(&["relay", "reload"]).1.contains("relay.toml:1"));
+    assert!(ask(&["relay", "log", "a=b=c"]).1.contains("a=b=c"));
+    drop((near, far));
+    assert_eq!(ask(&["relay", "drain"]), (Some(0), "draining\n".into()));
+    assert!(relay.wait().unwrap().success());
+    let (status, output) = ask(&["relay", "status"]);
+    assert_eq!(status, Some(1));
+    assert!(output.contains("no relay answers") && output.contains("admin"), "{output}");
 }
 
 #[test]

@@ -115,6 +115,7 @@ impl AccountsThread {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let run = move || {
+            shared.privileges.lower();
             if let Err(error) = keep_accounts(source, &shared, &stopped) {
                 tracing::error!(%error, "connections are accounted for no more");
             }

@@ -18,6 +18,7 @@ mod observe;
 mod opening;
 mod outbox;
 mod pool;
+mod privileges;
 mod proxy_protocol;
 mod relay;
 mod reload;
@@ -26,6 +27,7 @@ mod slab;
 mod socket;
 mod store;
 mod succession;
+mod watchdog;
 mod worker;
 
 pub use accounts::{PassedSnapshot, Treatment};

@@ -19,10 +19,12 @@ use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
 use crate::counters::Snapshot;
 use crate::interception::{self, Interception, InterceptionError, Steered};
 use crate::observe::{ObserveError, Observer, Served, Windows};
+use crate::privileges::Privileges;
 use crate::reload;
 use crate::shared::{Monitor, Phase, Settings, Shared, lower, raise};
 use crate::socket::{self, Place};
 use crate::succession::{Office, Successor, retire_predecessor};
+use crate::watchdog::Watchdog;
 use crate::worker::Worker;
 
 /// Why the relay did not start, or did not end as it should.
@@ -86,10 +88,8 @@ pub enum Start {
 /// When the relay cannot start, or a worker or the interception fails while it runs.
 pub fn run(config: Config, start: Start, started: impl FnOnce(Monitor)) -> Result<Snapshot, Error> {
     let signals = Signals::catch().map_err(|error| Error::System { what: "signals", error })?;
-    let relay = match start {
-        Start::Alone => Relay::start(config)?,
-        Start::Replacing => Relay::replace(config)?,
-    };
+    let privileges = Privileges::needed(&config);
+    let relay = Relay::start_at(config, start, privileges, Steered::begin)?;
     started(relay.monitor());
     relay.supervise(&signals)
 }
@@ -104,7 +104,7 @@ pub fn prove_steering() -> Result<(), Error> {
     config.interception = InterceptionKind::Bpf;
     config.workers = 1;
     config.pin = false;
-    Relay::start_at(config, Start::Alone, Steered::prove).map(drop)
+    Relay::start_at(config, Start::Alone, Privileges::All, Steered::prove).map(drop)
 }
 
 /// A running relay. Dropping it ends it at once; flows still open are reset.
@@ -148,7 +148,7 @@ impl Relay {
     /// When a setting cannot be used, the port is taken, a privilege is missing, or the rules are
     /// refused. Nothing is left behind then.
     pub fn start(config: Config) -> Result<Relay, Error> {
-        Relay::start_at(config, Start::Alone, Steered::begin)
+        Relay::start_at(config, Start::Alone, Privileges::All, Steered::begin)
     }
 
     /// Starts in the place of the relay that takes the connections of this network namespace, if one
@@ -157,13 +157,14 @@ impl Relay {
     /// # Errors
     /// As [`Relay::start`]; and when the relay that runs cannot be replaced.
     pub fn replace(config: Config) -> Result<Relay, Error> {
-        Relay::start_at(config, Start::Replacing, Steered::begin)
+        Relay::start_at(config, Start::Replacing, Privileges::All, Steered::begin)
     }
 
     /// Starts, and has BPF steer as `begin` does.
     fn start_at(
         config: Config,
         start: Start,
+        privileges: Privileges,
         begin: fn(&mut Steered, &Config) -> Result<(), InterceptionError>,
     ) -> Result<Relay, Error> {
         config.check()?;
@@ -187,7 +188,7 @@ impl Relay {
         let replaces = intercepts && office.is_none();
         // The one that is to be replaced still has them.
         let windows = if replaces { None } else { Some(Windows::open(&config)?) };
-        let observer = Observer::open(&config)?;
+        let observer = Observer::open(&config, privileges)?;
         let mut way = if intercepts { load(&config, count)? } else { Way::Foreign };
         if replaces && !matches!(&way, Way::Bpf(steered) if steered.is_adopted()) {
             return Err(InterceptionError::NotReplaceable.into());
@@ -196,7 +197,7 @@ impl Relay {
             Way::Bpf(_) => Place::Private,
             _ => Place::Port(port),
         };
-        let shared = Shared::new(config, forwards, count, place, observer);
+        let shared = Shared::new(config, forwards, count, place, observer, privileges);
         let shared = shared.map_err(system("workers"))?;
         let shared = Arc::new(shared);
         let mut workers = (0..count)
@@ -301,6 +302,7 @@ impl Relay {
                     raise(&self.0.ended);
                 }
             }
+            shared.privileges.lower();
             let _ended = Ended(shared);
             if let Some(processor) = processor {
                 stay_on(processor);
@@ -312,6 +314,8 @@ impl Relay {
 
     /// Waits for what ends a relay, and ends it.
     fn supervise(mut self, signals: &Signals) -> Result<Snapshot, Error> {
+        self.shared.privileges.lower();
+        let mut watchdog = Watchdog::new();
         notify(NotifyState::Ready);
         let steered_by = self.shared.steered_by.get().copied();
         tracing::info!(
@@ -323,7 +327,8 @@ impl Relay {
         let mut give_up = None;
         let mut running = self.workers.len() as u64;
         loop {
-            match self.wait(signals, give_up) {
+            watchdog.feed(&self.shared);
+            match self.wait(signals, give_up, watchdog.due()) {
                 Happened::Signal if give_up.is_none() => give_up = Some(self.begin_to_end()),
                 Happened::Commands(commands) => {
                     for command in commands {
@@ -434,7 +439,12 @@ impl Relay {
         }
     }
 
-    fn wait(&self, signals: &Signals, until: Option<Instant>) -> Happened {
+    fn wait(
+        &self,
+        signals: &Signals,
+        until: Option<Instant>,
+        watchdog: Option<Instant>,
+    ) -> Happened {
         let mut fds = vec![
             PollFd::new(&signals.stop, PollFlags::IN),
             PollFd::new(&self.shared.ended, PollFlags::IN),
@@ -448,8 +458,10 @@ impl Relay {
             fds.push(PollFd::from_borrowed_fd(interception.lost(), PollFlags::IN));
         }
         let look = matches!(self.way, Way::Bpf(_)).then_some(LOOK);
-        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let timeout = [look, left].into_iter().flatten().min();
+        let now = Instant::now();
+        let [left, feed] =
+            [until, watchdog].map(|due| due.map(|due| due.saturating_duration_since(now)));
+        let timeout = [look, left, feed].into_iter().flatten().min();
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut fds, timeout.as_ref()) {
             Ok(0) if until.is_none_or(|until| Instant::now() < until) => Happened::Nothing,

@@ -19,6 +19,7 @@ use crate::command::Commands;
 use crate::config::{Config, Forward};
 use crate::counters::{Counters, Snapshot};
 use crate::observe::{Epoch, Measures, Observer, Questions};
+use crate::privileges::Privileges;
 use crate::socket::Place;
 
 /// What the workers are to do.
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     /// Where the workers listen.
     pub(crate) place: Place,
     pub(crate) observer: Observer,
+    /// What the threads keep.
+    pub(crate) privileges: Privileges,
     pub(crate) epoch: Epoch,
     pub(crate) steered_by: OnceLock<&'static str>,
     pub(crate) commands: Commands,
@@ -131,6 +134,7 @@ impl Shared {
         workers: usize,
         place: Place,
         observer: Observer,
+        privileges: Privileges,
     ) -> io::Result<Shared> {
         let descriptors = Descriptors::share_out(workers, forwards.len());
         let flows = descriptors.limit(&config);
@@ -160,6 +164,7 @@ impl Shared {
             generation: AtomicU64::new(0),
             place,
             observer,
+            privileges,
             epoch: Epoch::now(),
             steered_by: OnceLock::new(),
             commands: Commands::new()?,

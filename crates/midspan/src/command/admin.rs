@@ -1,5 +1,6 @@
 //! What a running relay is asked and told, from the command line.
 
+use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use midspan_observe::admin::{Answer, Counters, Flows, Order, Request, Status};
 use midspan_relay::AdminConfig;
 
+use super::BadInput;
 use super::units::{age, bytes, rate};
 
 /// How long an answer may take.
@@ -93,7 +95,12 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Reload(asking) => (asking, Request::Reload),
         Command::Log { asking, level } => (asking, Request::Log { level }),
     };
-    let answer = Connection::open(&asking.socket.path, PATIENCE)?.ask(&request)?;
+    let answer = Connection::open(&asking.socket.path, PATIENCE)?.ask(&request);
+    let answer = answer.map_err(|error| match request {
+        // What it refuses then is in the file, or in the argument.
+        Request::Reload | Request::Log { .. } if error.is::<Refused>() => BadInput::because(error),
+        _ => error,
+    })?;
     if asking.json {
         println!("{}", serde_json::to_string(&answer)?);
     } else {
@@ -101,6 +108,18 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// The relay has answered that it does not, and why.
+#[derive(Debug)]
+struct Refused(String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// A connection to a relay's admin socket.
 #[derive(Debug)]
@@ -130,7 +149,7 @@ impl Connection {
         let mut answer = String::new();
         self.stream.read_line(&mut answer).context("the relay does not answer")?;
         match serde_json::from_str(&answer) {
-            Ok(Answer::Error(said)) => bail!("{said}"),
+            Ok(Answer::Error(said)) => Err(Refused(said).into()),
             Ok(answer) => Ok(answer),
             Err(_) if answer.is_empty() => bail!("the relay is gone"),
             Err(error) => {

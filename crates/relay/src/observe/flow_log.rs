@@ -14,6 +14,7 @@ use midspan_observe::Entry;
 
 use super::ObserveError;
 use crate::config::FlowLogConfig;
+use crate::privileges::Privileges;
 
 /// Entries that wait to be written, at most.
 const QUEUE: usize = 4096;
@@ -44,7 +45,10 @@ enum Message {
 }
 
 impl FlowLog {
-    pub(crate) fn open(config: &FlowLogConfig) -> Result<FlowLog, ObserveError> {
+    pub(crate) fn open(
+        config: &FlowLogConfig,
+        privileges: Privileges,
+    ) -> Result<FlowLog, ObserveError> {
         let failed = |error| ObserveError::FlowLog { path: config.path.clone(), error };
         let (queue, messages) = sync_channel(QUEUE);
         let state = Arc::new(State::default());
@@ -56,7 +60,10 @@ impl FlowLog {
         };
         let thread = thread::Builder::new()
             .name("relay-flow-log".into())
-            .spawn(move || writer.run(&messages))
+            .spawn(move || {
+                privileges.lower();
+                writer.run(&messages);
+            })
             .map_err(failed)?;
         Ok(FlowLog { queue, state, thread: Mutex::new(Some(thread)) })
     }
@@ -271,13 +278,13 @@ mod tests {
     fn what_was_added_is_written_at_the_end_at_the_latest() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("flows");
-        let log = FlowLog::open(&config(path.clone())).unwrap();
+        let log = FlowLog::open(&config(path.clone()), Privileges::All).unwrap();
         (0..100).for_each(|number| log.add(entry(number)));
         log.close();
         assert_eq!(lines(&path).len(), 100);
         assert_eq!((log.written(), log.lost()), (100, 0));
         // Appended to, never begun anew.
-        let log = FlowLog::open(&config(path.clone())).unwrap();
+        let log = FlowLog::open(&config(path.clone()), Privileges::All).unwrap();
         log.add(entry(100));
         log.close();
         assert_eq!(lines(&path)[100]["client"], "sub-0000000000000064");
@@ -287,7 +294,7 @@ mod tests {
     fn a_renamed_file_gets_what_was_added_before_and_a_new_one_the_rest() {
         let directory = tempfile::tempdir().unwrap();
         let (path, old) = (directory.path().join("flows"), directory.path().join("flows.old"));
-        let log = FlowLog::open(&config(path.clone())).unwrap();
+        let log = FlowLog::open(&config(path.clone()), Privileges::All).unwrap();
         log.add(entry(1));
         fs::rename(&path, &old).unwrap();
         log.reopen();
@@ -328,7 +335,7 @@ mod tests {
         if !full.exists() {
             return;
         }
-        let log = FlowLog::open(&config(full.to_owned())).unwrap();
+        let log = FlowLog::open(&config(full.to_owned()), Privileges::All).unwrap();
         (0..10).for_each(|number| log.add(entry(number)));
         log.close();
         assert_eq!((log.written(), log.lost()), (0, 10));
@@ -340,7 +347,7 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_opened_is_named() {
         let path = PathBuf::from("/nonexistent/flows");
-        let said = FlowLog::open(&config(path)).unwrap_err().to_string();
+        let said = FlowLog::open(&config(path), Privileges::All).unwrap_err().to_string();
         assert!(said.contains("/nonexistent/flows"), "{said}");
     }
 }

@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::measures::LegMeasures;
+use crate::accounts::{PassedSnapshot, Treatment};
 use crate::shared::Monitor;
 
 /// Whatever is known now, as text.
@@ -188,7 +189,40 @@ impl Numbers {
             "What became of new connections, and of packets, where BPF steers",
             None,
             &samples.collect::<Vec<_>>(),
-        )
+        )?;
+        self.passed(page)
+    }
+
+    /// What passed of connections, split or not.
+    fn passed(&self, page: &mut Page<'_>) -> fmt::Result {
+        let counts = |of: fn(&PassedSnapshot) -> u64| {
+            Treatment::ALL.map(|treatment| {
+                let count = ConstCounter::new(of(&self.0.passed(treatment)));
+                Sample::of("treatment", treatment.label(), count)
+            })
+        };
+        let seconds = |of: fn(&PassedSnapshot) -> u64| {
+            Treatment::ALL.map(|treatment| {
+                let busy = of(&self.0.passed(treatment)) as f64 / 1e9;
+                Sample::of("treatment", treatment.label(), ConstCounter::new(busy))
+            })
+        };
+        page.family(
+            "midspan_steer_ended_connections",
+            "Connections seen to end, split or not",
+            None,
+            &counts(|passed| passed.connections),
+        )?;
+        let bytes = || Some(Unit::Bytes);
+        let up = "Payload from clients of connections that ended";
+        page.family("midspan_steer_up", up, bytes(), &counts(|passed| passed.bytes_up))?;
+        let down = "Payload to clients of connections that ended";
+        page.family("midspan_steer_down", down, bytes(), &counts(|passed| passed.bytes_down))?;
+        let time = || Some(Unit::Seconds);
+        let up = "Time from first to last payload from the client, of connections that ended";
+        page.family("midspan_steer_up_busy", up, time(), &seconds(|passed| passed.busy_up_ns))?;
+        let down = "Time from first to last payload to the client, of connections that ended";
+        page.family("midspan_steer_down_busy", down, time(), &seconds(|passed| passed.busy_down_ns))
     }
 }
 

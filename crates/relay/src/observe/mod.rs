@@ -30,6 +30,7 @@ pub(crate) use self::flow_log::FlowLog;
 pub(crate) use self::measures::Measures;
 use crate::config::Config;
 use crate::flow::{LiveFlow, Story};
+use crate::privileges::Privileges;
 use crate::shared::{Monitor, WorkerEnd};
 
 /// Why nothing can be told as configured.
@@ -83,10 +84,11 @@ pub(crate) struct Observer {
 
 impl Observer {
     /// Opens what is written to. No thread runs yet.
-    pub(crate) fn open(config: &Config) -> Result<Observer, ObserveError> {
+    pub(crate) fn open(config: &Config, privileges: Privileges) -> Result<Observer, ObserveError> {
+        let open = |log| FlowLog::open(log, privileges);
         Ok(Observer {
             naming: naming::of(&config.log)?,
-            flow_log: config.flow_log.as_ref().map(FlowLog::open).transpose()?,
+            flow_log: config.flow_log.as_ref().map(open).transpose()?,
             measures: config.metrics.is_some(),
         })
     }
@@ -222,6 +224,7 @@ impl Windows {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
+        let privileges = monitor.0.privileges;
         let (metrics, admin) = {
             // Where the listeners are to be watched.
             let _inside = runtime.enter();
@@ -244,9 +247,10 @@ impl Windows {
             // Dropping the other end says it as well.
             let _ = stopped.await;
         };
-        let thread = std::thread::Builder::new()
-            .name("relay-observe".into())
-            .spawn(move || runtime.block_on(serve))?;
+        let thread = std::thread::Builder::new().name("relay-observe".into()).spawn(move || {
+            privileges.lower();
+            runtime.block_on(serve);
+        })?;
         Ok(Served(Some((stop, thread))))
     }
 }

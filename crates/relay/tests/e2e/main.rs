@@ -24,6 +24,7 @@ mod process;
 mod proxy;
 mod reload;
 mod replace;
+mod service;
 mod soak;
 mod steer;
 mod storm;

@@ -20,6 +20,9 @@ const CONFIG: &str = "MIDSPAN_TEST_RELAY";
 const REPLACES: &str = "MIDSPAN_TEST_RELAY_REPLACES";
 const DESCRIPTORS: &str = "MIDSPAN_TEST_RELAY_DESCRIPTORS";
 
+/// As systemd says it: microseconds.
+const WATCHDOG: &str = "WATCHDOG_USEC";
+
 /// Not a test: what a [`RelayProcess`] runs. Alone it does nothing.
 #[test]
 fn relay_process() {
@@ -68,6 +71,7 @@ pub(crate) struct RelayProcess {
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
     directory: tempfile::TempDir,
+    notified: Option<UnixDatagram>,
 }
 
 /// What every test configures unless it says otherwise.
@@ -90,6 +94,11 @@ impl RelayProcess {
     /// The same, with no more than so many descriptors.
     pub(crate) fn start_limited(netns: &Netns, settings: &str, descriptors: u32) -> RelayProcess {
         RelayProcess::start_as(netns, settings, &[(DESCRIPTORS, descriptors.to_string())])
+    }
+
+    /// The same, watched by somebody like systemd, who goes on to listen.
+    pub(crate) fn start_watched(netns: &Netns, settings: &str) -> RelayProcess {
+        RelayProcess::start_as(netns, settings, &[(WATCHDOG, "400000".into())])
     }
 
     fn start_as(netns: &Netns, settings: &str, environment: &[(&str, String)]) -> RelayProcess {
@@ -115,7 +124,17 @@ impl RelayProcess {
             answers: BufReader::new(child.stdout.take().unwrap()),
             child,
             directory,
+            // Who does not listen must not be in the way.
+            notified: environment.iter().any(|(name, _)| *name == WATCHDOG).then_some(notified),
         }
+    }
+
+    /// What it told systemd next.
+    pub(crate) fn told(&self) -> String {
+        let mut said = [0; 256];
+        let notified = self.notified.as_ref().expect("a relay that is watched");
+        let length = notified.recv(&mut said).expect("it tells nothing");
+        String::from_utf8(said[..length].to_vec()).unwrap()
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -1,0 +1,64 @@
+//! What the relay's threads may do once it is set up.
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
+};
+
+use crate::config::{Config, InterceptionKind};
+
+/// The capabilities that are kept; docs/relay.md says what each is for. Each thread gives up the
+/// others for itself: those of a process belong to its threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Privileges {
+    /// Whatever there is: the process is not the relay's own.
+    All,
+    /// Those of these that there are.
+    Only(CapabilitySet),
+}
+
+impl Privileges {
+    /// What a relay with this configuration needs while it runs.
+    pub(crate) fn needed(config: &Config) -> Privileges {
+        // Buffers beyond net.core.rmem_max and congestion controls that are not for everybody take it
+        // too, so that explicit mode keeps it where it is given.
+        let mut needed = CapabilitySet::NET_ADMIN;
+        if config.interception != InterceptionKind::None && !config.clients.is_empty() {
+            needed |= CapabilitySet::NET_BIND_SERVICE;
+            if config.interception != InterceptionKind::Nftables {
+                needed |= CapabilitySet::BPF;
+            }
+        }
+        Privileges::Only(needed)
+    }
+
+    /// Has the calling thread, and those that it starts, give up the rest for good.
+    pub(crate) fn lower(self) {
+        let Privileges::Only(needed) = self else { return };
+        let lower = || {
+            let kept = capabilities(None)?.permitted & needed;
+            let none = CapabilitySet::empty();
+            set_capabilities(
+                None,
+                CapabilitySets { effective: kept, permitted: kept, inheritable: none },
+            )?;
+            set_no_new_privs(true)
+        };
+        if let Err(error) = lower() {
+            tracing::warn!(%error, "privileges that are not needed any more could not be given up");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_intercepts_needs_more_than_net_admin() {
+        let needed = |text: &str| Privileges::needed(&text.parse().unwrap());
+        let all = CapabilitySet::NET_ADMIN | CapabilitySet::NET_BIND_SERVICE | CapabilitySet::BPF;
+        assert_eq!(needed("clients = [\"10.0.0.0/8\"]"), Privileges::Only(all));
+        let forward = "[[forward]]\nlisten = \"0.0.0.0:80\"\nto = \"a:1\"";
+        assert_eq!(needed(forward), Privileges::Only(CapabilitySet::NET_ADMIN));
+    }
+}

@@ -1,0 +1,49 @@
+//! systemd's watchdog, which is fed while all workers live.
+
+use std::time::{Duration, Instant};
+
+use sd_notify::NotifyState;
+
+use crate::shared::{Phase, Shared};
+
+/// A worker that has not been heard of for so long hangs: it says that it lives every second.
+const HANGS: Duration = Duration::from_secs(5);
+
+/// What is to be fed, if systemd wants it to be.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    interval: Option<Duration>,
+    due: Instant,
+}
+
+impl Watchdog {
+    pub(crate) fn new() -> Watchdog {
+        // As sd_watchdog_enabled(3) advises.
+        let interval = sd_notify::watchdog_enabled().map(|wanted| wanted / 2);
+        Watchdog { interval, due: Instant::now() }
+    }
+
+    /// When it is to be fed next.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.interval.map(|_| self.due)
+    }
+
+    /// Feeds it, if it is time to and no worker hangs.
+    pub(crate) fn feed(&mut self, shared: &Shared) {
+        let Some(interval) = self.interval else { return };
+        let now = Instant::now();
+        if now < self.due {
+            return;
+        }
+        self.due = now + interval;
+        // Draining workers end one by one.
+        let lives = |age: Duration| age < HANGS || shared.phase() != Phase::Run;
+        if !shared.heartbeat_ages().all(lives) {
+            tracing::error!("a worker hangs: systemd is to restart the relay");
+            return;
+        }
+        if let Err(error) = sd_notify::notify(&[NotifyState::Watchdog]) {
+            tracing::warn!(%error, "systemd's watchdog could not be fed");
+        }
+    }
+}

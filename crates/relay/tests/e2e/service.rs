@@ -1,0 +1,122 @@
+//! The relay as a service: the privileges that it keeps, and what it tells systemd.
+
+use std::fs;
+use std::os::fd::AsFd;
+
+use midspan_observe::admin::{Answer, Request};
+use midspan_sys::netlink::Netlink;
+use midspan_sys::netns::Netns;
+
+use crate::admin::start;
+use crate::process::RelayProcess;
+use crate::world::{CLIENT, SERVER, World, await_link, connect, ip, route, up};
+
+const NET_BIND_SERVICE: u64 = 1 << 10;
+const NET_ADMIN: u64 = 1 << 12;
+const BPF: u64 = 1 << 39;
+
+/// Effective, permitted, inheritable and ambient capabilities, and whether more can be got, of each thread.
+fn threads(pid: u32) -> Vec<(String, [u64; 4], bool)> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of = |task: fs::DirEntry| {
+        let status = fs::read_to_string(task.path().join("status")).unwrap();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().to_owned()
+        };
+        let set = |name| u64::from_str_radix(&field(name), 16).unwrap();
+        let sets = ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"].map(set);
+        (field("Name:"), sets, field("NoNewPrivs:") == "1")
+    };
+    tasks.map(|task| of(task.unwrap())).collect()
+}
+
+#[test]
+fn a_relay_keeps_the_privileges_that_it_needs_and_needs_no_others() {
+    let Some(world) = World::new() else { return };
+    if crate::steer::start(&world, "").is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("flows");
+    let observed = format!("[flow_log]\npath = {log:?}\n[metrics]\nlisten = \"10.1.0.1:9742\"\n");
+    let (mut relay, mut admin) = start(&world, folder.path(), &observed);
+    let kept = NET_BIND_SERVICE | NET_ADMIN | BPF;
+    let all = threads(relay.pid());
+    assert!(all.len() >= 5, "{all:?}");
+    for (name, sets, no_more) in all {
+        // The harness's own threads, which are there before the relay is, aside.
+        let is_harness = !name.starts_with("relay") && name != "accounts";
+        let expected = if is_harness && sets[0] != kept { sets } else { [kept, kept, 0, 0] };
+        assert_eq!((sets, no_more || is_harness), (expected, true), "{name}");
+    }
+    let supervisors = threads(relay.pid()).iter().filter(|(_, sets, _)| sets[0] == kept).count();
+    assert!(supervisors >= 5, "workers, accounts, log, answers, and who supervises them");
+    // A client's port that only the privileged may bind.
+    let server = world.listen(SERVER[0]);
+    let from = std::net::SocketAddr::new(ip(CLIENT[0]), 700);
+    let near = world.connect_from(from, server.1).unwrap();
+    assert_eq!(server.0.accept().unwrap().1, from);
+    drop(near);
+    assert_eq!(relay.until(|counts| counts["active"] == 0)["accepted"], 1);
+    // An interface that comes later is steered too.
+    let late = Netns::create().unwrap();
+    world
+        .relay
+        .run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            netlink.add_veth("late", "late-peer", late.as_fd()).unwrap();
+            up(&mut netlink, "late", &["10.9.0.1"]).unwrap();
+        })
+        .unwrap();
+    late.run(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let link = up(&mut netlink, "late-peer", &["10.9.0.2"]).unwrap();
+        route(&mut netlink, "0.0.0.0", 0, link, Some("10.9.0.1")).unwrap();
+        await_link("10.9.0.1");
+    })
+    .unwrap();
+    relay.until(|counts| {
+        let from = std::net::SocketAddr::new(ip("10.9.0.2"), 0);
+        drop(late.run(|| connect(from, server.1)).unwrap().unwrap());
+        drop(server.0.accept().unwrap());
+        counts["accepted"] > 1
+    });
+    // A policy is changed, and a file opened.
+    let socket = folder.path().join("relay.sock");
+    relay.rewrite(&format!(
+        "{observed}[policy]\npass_servers = [\"{}/32\"]\n[admin]\nsocket = {socket:?}\n",
+        SERVER[0]
+    ));
+    fs::rename(&log, folder.path().join("flows.old")).unwrap();
+    let answer = admin.ask(&Request::Reload);
+    assert_eq!(answer, Answer::Done("changed policy.pass_servers".into()));
+    relay.until(|_| log.exists());
+    // And an end in order leaves nothing.
+    relay.signal(rustix::process::Signal::TERM);
+    let (status, _) = relay.wait();
+    assert!(status.success());
+    let rules = world.relay.apply(std::process::Command::new("ip").arg("rule")).output().unwrap();
+    assert!(!String::from_utf8(rules.stdout).unwrap().contains("0x4d53"));
+}
+
+#[test]
+fn systemd_is_told_of_readiness_reload_life_and_end() {
+    let Some(world) = World::new() else { return };
+    let relay = RelayProcess::start_watched(&world.relay, "interception = \"none\"\n");
+    assert!(relay.told().starts_with("WATCHDOG=1"));
+    relay.rewrite("interception = \"none\"\nconnect_timeout = \"3 s\"\n");
+    relay.signal(rustix::process::Signal::HUP);
+    let next = |wanted: &str| loop {
+        let told = relay.told();
+        if told.starts_with(wanted) {
+            return told;
+        }
+        assert!(told.starts_with("WATCHDOG=1"), "{told}");
+    };
+    assert!(next("RELOADING=1").contains("MONOTONIC_USEC="));
+    next("READY=1");
+    relay.signal(rustix::process::Signal::TERM);
+    next("STOPPING=1");
+    assert!(relay.wait().0.success());
+}
