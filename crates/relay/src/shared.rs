@@ -304,7 +304,7 @@ impl Descriptors {
 
     fn of(limit: u64, workers: usize, forwards: usize) -> Descriptors {
         /// Standard streams, signals, nft or BPF, logs, who looks in.
-        const PROGRAM: u64 = 128;
+        const PROGRAM: u64 = 64;
         /// Two of epoll, io_uring, wake-up, two listeners, a connection to be refused and its server leg.
         const WORKER: u64 = 8;
         let pipes_per_worker = limit / 8 / workers as u64;

@@ -19,7 +19,7 @@ use super::metrics;
 use crate::shared::Monitor;
 
 /// Connections at one time; others wait.
-const CONNECTIONS: usize = 16;
+const CONNECTIONS: usize = 8;
 /// How long a request may take to come, and a connection to last: scrapers come again.
 const HEADER: Duration = Duration::from_secs(10);
 const CONNECTION: Duration = Duration::from_secs(300);
