@@ -12,7 +12,6 @@
 //! This crate does not give interfaces addresses or routes, and knows nothing of scenarios.
 //! `docs/emu.md` describes the mechanism and its accuracy.
 
-mod checksum;
 mod emulator;
 mod engine;
 mod link;

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 
 use midspan_path::{Ecn, Packet};
 
-use crate::checksum;
 use crate::vnet::Partial;
+use midspan_sys::checksum;
 
 /// Room before the IP header for what a port writes there: virtio-net and Ethernet headers.
 pub(crate) const HEADROOM: usize = 24;

@@ -132,7 +132,7 @@ mod tests {
         let total = bytes.len() as u16;
         bytes[2..4].copy_from_slice(&total.to_be_bytes());
         bytes[9] = 6;
-        let sum = crate::checksum::sum(&bytes[..20]);
+        let sum = midspan_sys::checksum::sum(&bytes[..20]);
         bytes[10..12].copy_from_slice(&(!sum).to_be_bytes());
         bytes[32] = 0x80;
         bytes[33] = 0x19; // ACK, PSH, FIN

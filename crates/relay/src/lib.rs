@@ -10,6 +10,7 @@
 mod accounts;
 mod command;
 mod config;
+mod confirm;
 mod counters;
 mod flow;
 mod greeting;
@@ -32,7 +33,7 @@ mod worker;
 
 pub use accounts::{PassedSnapshot, Treatment};
 pub use config::{
-    AddressesKind, AdminConfig, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig,
+    AddressesKind, AdminConfig, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig, Handshake,
     InterceptionKind, LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports,
     ProxyConfig, To,
 };

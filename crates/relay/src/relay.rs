@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::accounts::AccountsThread;
 use crate::command::{Command, Reply};
 use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
+use crate::confirm::{HeldThread, Injector};
 use crate::counters::Snapshot;
 use crate::interception::{self, Interception, InterceptionError, Steered};
 use crate::observe::{ObserveError, Observer, Served, Windows};
@@ -117,6 +118,7 @@ pub struct Relay {
     way: Way,
     served: Served,
     accounts: Option<AccountsThread>,
+    held: Option<HeldThread>,
     /// Keeps a second relay from taking connections in the same network namespace.
     office: Option<Office>,
 }
@@ -204,7 +206,12 @@ impl Relay {
             .map(|index| Worker::new(shared.clone(), index))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|(at, error)| Error::Listen { at, error })?;
-        if let Way::Bpf(steered) = &way {
+        if let Way::Bpf(steered) = &mut way {
+            if shared.config.confirms() {
+                let injector = Injector::new().map_err(InterceptionError::Inject)?;
+                steered.set_injector(injector.interface);
+                let _ = shared.injector.set(injector);
+            }
             for (index, worker) in workers.iter_mut().enumerate() {
                 worker.set_slot(steered.slot(index, worker.listeners())?);
             }
@@ -218,6 +225,7 @@ impl Relay {
             way: Way::Foreign,
             served: Served::default(),
             accounts: None,
+            held: None,
             office,
         };
         for (index, worker) in workers.into_iter().enumerate() {
@@ -246,6 +254,10 @@ impl Relay {
         if let Way::Bpf(steered) = &relay.way {
             let thread = AccountsThread::start(steered.accounts()?, relay.shared.clone());
             relay.accounts = Some(thread.map_err(system("threads"))?);
+            if relay.shared.config.confirms() {
+                let thread = HeldThread::start(steered.held()?, relay.shared.clone());
+                relay.held = Some(thread.map_err(system("threads"))?);
+            }
         }
         Ok(relay)
     }
@@ -254,6 +266,7 @@ impl Relay {
     fn retire(&mut self, successor: Successor) {
         // One at a time may take the records, or be looked at.
         self.accounts = None;
+        self.held = None;
         self.served = Served::default();
         self.shared.advance(Phase::Retire);
         let deadline = Instant::now() + SLOTS;
@@ -496,6 +509,7 @@ impl Relay {
         self.shared.advance(Phase::Stop);
         let ends: Vec<_> = self.workers.drain(..).map(JoinHandle::join).collect();
         self.accounts = None;
+        self.held = None;
         self.way = Way::Foreign;
         if let Some(flow_log) = &self.shared.observer.flow_log {
             flow_log.close();
@@ -560,7 +574,9 @@ fn worker_count(config: &Config) -> io::Result<usize> {
 
 /// Loads BPF steering if it is asked for, or preferred and possible.
 fn load(config: &Config, workers: usize) -> Result<Way, InterceptionError> {
-    let needs_bpf = config.policy != PolicyConfig::default() || config.limits.syn_rate.is_some();
+    let needs_bpf = config.policy != PolicyConfig::default()
+        || config.limits.syn_rate.is_some()
+        || config.confirms();
     match config.interception {
         InterceptionKind::Nftables | InterceptionKind::None => Ok(Way::Foreign),
         InterceptionKind::Bpf => Ok(Way::Bpf(Steered::load(config, workers)?.into())),

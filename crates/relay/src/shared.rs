@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use midspan_split::{Ledger, Limits};
-use midspan_steer::{Counts, FlowRecord, Slot, Tally};
+use midspan_steer::{Counts, FlowRecord, HeldSyn, Slot, Tally};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::accounts::{Passed, PassedSnapshot, Treatment};
 use crate::command::Commands;
 use crate::config::{Config, Forward};
+use crate::confirm::Injector;
 use crate::counters::{Counters, Snapshot};
 use crate::observe::{Epoch, Measures, Observer, Questions};
 use crate::privileges::Privileges;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) ends: Vec<WorkerEnd>,
     /// Written to by each worker when it ends.
     pub(crate) ended: OwnedFd,
+    /// How held SYNs are sent on, if any are held.
+    pub(crate) injector: OnceLock<Injector>,
     /// Workers whose place in the steering program's maps is theirs.
     pub(crate) slots: AtomicUsize,
     /// What passed of connections, by [`Treatment`].
@@ -113,6 +116,8 @@ pub(crate) struct WorkerEnd {
     beat: AtomicU64,
     pub(crate) wake: OwnedFd,
     pub(crate) questions: Questions,
+    /// SYNs that are held for it, and that it has not seen yet.
+    pub(crate) held: Mutex<Vec<HeldSyn>>,
 }
 
 type SetLevel = dyn Fn(&str) -> Result<(), String> + Send + Sync;
@@ -156,6 +161,7 @@ impl Shared {
                 beat: AtomicU64::new(0),
                 wake: flag()?,
                 questions: Questions::default(),
+                held: Mutex::default(),
             })
         };
         let ends = (0..workers).map(|_| end()).collect::<io::Result<Vec<_>>>()?;
@@ -176,6 +182,7 @@ impl Shared {
             phase: AtomicU8::new(Phase::Run as u8),
             ends,
             ended: flag()?,
+            injector: OnceLock::new(),
             slots: AtomicUsize::new(0),
             passed: Default::default(),
         })

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_observe::subscriber;
 use midspan_split::{Cause, Leg, Patience, PerLeg, Refusal, Watermarks, takes_nearby};
-use midspan_steer::Slot;
+use midspan_steer::{HeldSyn, Slot};
 use midspan_units::{ByteSize, Time};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use socket2::Socket;
 
 use crate::config::{Config, Dscp, Forward};
+use crate::confirm::{Confirmations, Released};
 use crate::counters::{Count, Counters};
 use crate::flow::{LiveFlow, Next, Others, Story, Told};
 use crate::greeting::{Greeted, Greetings};
@@ -93,6 +94,7 @@ const LEAST_BUFFERED: u64 = 1 << 20;
 /// What epoll says of things that are not flows. No flow's word has the top 32 bits set like this.
 const WAKE: u64 = u64::MAX;
 const GREETINGS: u64 = u64::MAX - 1;
+const CONFIRMATIONS: u64 = u64::MAX - 2;
 const LISTENERS: u64 = u64::MAX - 0xffff;
 
 /// What a flow's sockets are watched for.
@@ -128,6 +130,7 @@ pub(crate) struct Worker {
     /// When servers' handshakes are acknowledged at the latest, in the order of time.
     handshakes: VecDeque<(Instant, Key)>,
     greetings: Greetings,
+    confirmations: Confirmations,
     /// When each of them has lasted so long that its server's answers may come by another way.
     doubts: VecDeque<(Instant, Instant, Key)>,
     rounds: Option<Rounds>,
@@ -148,10 +151,12 @@ impl Worker {
         let listeners = listeners(&settings, shared.place)?;
         let events = |error| ("a worker's events".to_owned(), error);
         let greetings = Greetings::new().map_err(events)?;
+        let confirmations = Confirmations::new().map_err(events)?;
         let watched = || {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
             watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
             watch(&epoll, greetings.fd(), GREETINGS, EventFlags::IN)?;
+            watch(&epoll, confirmations.fd(), CONFIRMATIONS, EventFlags::IN)?;
             for (word, listener) in (LISTENERS..).zip(&listeners) {
                 watch(&epoll, &listener.fd, word, EventFlags::IN)?;
             }
@@ -177,6 +182,7 @@ impl Worker {
             processor: None,
             handshakes: VecDeque::new(),
             greetings,
+            confirmations,
             doubts: VecDeque::new(),
             rounds: Rounds::new(&config.limits.patience()),
             last_accept: None,
@@ -245,6 +251,7 @@ impl Worker {
             self.give_up_connects();
             self.give_up_greetings();
             self.voice_doubts();
+            self.give_up_confirmations();
             self.end_still_flows();
             self.rest_over();
             if self.is_done() {
@@ -330,9 +337,15 @@ impl Worker {
                 if self.generation != self.shared.generation() {
                     self.take_settings();
                 }
+                self.take_held();
+            }
+            CONFIRMATIONS => {
+                for released in self.confirmations.hear() {
+                    self.send_on(released);
+                }
             }
             GREETINGS => self.hear_greetings(),
-            listener @ LISTENERS..GREETINGS => self.accept((listener - LISTENERS) as usize),
+            listener @ LISTENERS..CONFIRMATIONS => self.accept((listener - LISTENERS) as usize),
             word => {
                 let leg = if word & 1 == 0 { Leg::Client } else { Leg::Server };
                 let key = Key::from_bits(word >> 1);
@@ -548,7 +561,8 @@ impl Worker {
     /// Starts a flow, to the first of `forward` that can be connected to, or else to whom the client
     /// wanted; or resets the client.
     fn take(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
-        let server_leg = match self.admit(&accepted, forward.is_some()) {
+        let confirmed = self.confirmations.claim(accepted.client, accepted.server);
+        let server_leg = match self.admit(&accepted, forward.is_some(), confirmed) {
             Ok(server_leg) => server_leg,
             Err(refusal) => return refusal(self.counters()).add(1),
         };
@@ -584,7 +598,8 @@ impl Worker {
         &self,
         accepted: &Accepted,
         is_forwarded: bool,
-    ) -> Result<Socket, fn(&Counters) -> &Count> {
+        confirmed: Option<OwnedFd>,
+    ) -> Result<ServerLeg, fn(&Counters) -> &Count> {
         let config = &self.settings.config;
         let Accepted { client, server, opening, .. } = accepted;
         if !is_forwarded {
@@ -601,14 +616,17 @@ impl Worker {
         if !self.pool.has_room() {
             return Err(|counters| &counters.refused_buffered);
         }
-        let server_leg = socket::open(*server, &config.server_leg, !is_forwarded, opening.dscp)
-            .map_err(|error| {
+        let open = || socket::open(*server, &config.server_leg, !is_forwarded, opening.dscp);
+        let server_leg = match confirmed {
+            Some(socket) => ServerLeg::Connected(socket),
+            None => ServerLeg::New(open().map_err(|error| {
                 let count: fn(&Counters) -> &Count = match Errno::from_io_error(&error) {
                     Some(Errno::MFILE | Errno::NFILE) => |counters| &counters.refused_descriptors,
                     _ => |counters| &counters.refused_errors,
                 };
                 count
-            })?;
+            })?),
+        };
         let client = subscriber(client.ip());
         let mut ledger = self.shared.ledger();
         match ledger.admit(client) {
@@ -627,30 +645,35 @@ impl Worker {
         &mut self,
         accepted: Accepted,
         mut story: Story,
-        server_leg: Socket,
+        server_leg: ServerLeg,
         forward: Option<Arc<Forward>>,
         due: Instant,
     ) -> io::Result<Key> {
         let Accepted { socket: client_leg, client, server, opening, preface, .. } = accepted;
         let mut others = Others::of(forward);
-        if matches!(others, Others::None) {
-            socket::bind_as(&server_leg, client, self.shared.place)?;
-        }
         let mut early = 0;
         // What one server may have got must not be sent to another as well.
-        let mut connected = if self.settings.config.fast_open
+        let sends_data = self.settings.config.fast_open
             && opening.data
             && others.is_empty()
-            && preface.is_none()
-        {
-            self.counters().fast_open_accepted.add(1);
-            let connected = socket::connect_with_data_of(&client_leg, server_leg, server);
-            connected.map(|(fd, sent)| {
-                early = sent as u64;
-                fd
-            })
-        } else {
-            socket::connect(server_leg, server)
+            && preface.is_none();
+        let mut connected = match server_leg {
+            ServerLeg::Connected(socket) => Ok(socket),
+            ServerLeg::New(socket) => {
+                if matches!(others, Others::None) {
+                    socket::bind_as(&socket, client, self.shared.place)?;
+                }
+                if sends_data {
+                    self.counters().fast_open_accepted.add(1);
+                    let connected = socket::connect_with_data_of(&client_leg, socket, server);
+                    connected.map(|(fd, sent)| {
+                        early = sent as u64;
+                        fd
+                    })
+                } else {
+                    socket::connect(socket, server)
+                }
+            }
         };
         while connected.is_err()
             && let Some(other) = others.next()
@@ -688,6 +711,59 @@ impl Worker {
         };
         if let Err(error) = marked {
             tracing::debug!(%error, "a server's marking is not copied");
+        }
+    }
+
+    /// Asks the servers of clients whose SYN is held.
+    fn take_held(&mut self) {
+        if self.shared.injector.get().is_none() {
+            return;
+        }
+        let held = &self.shared.ends[self.index].held;
+        let held = std::mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner));
+        for syn in held {
+            if self.confirmations.abandon(&syn) {
+                self.send_on(Released { syn, confirmed: false });
+                continue;
+            }
+            let connect = self.ask(&syn);
+            if let Some(released) = self.confirmations.begin(syn, connect) {
+                self.send_on(released);
+            }
+        }
+    }
+
+    /// Begins to connect to the server of a held SYN.
+    fn ask(&self, syn: &HeldSyn) -> io::Result<OwnedFd> {
+        let is_client = self.clients.iter().any(|prefix| prefix.contains(&syn.client.ip()));
+        let has_room = self.confirmations.len() < self.settings.config.limits.half_open as usize;
+        if !is_client || !has_room || self.shared.phase() != Phase::Run {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let leg = &self.settings.config.server_leg;
+        let socket = socket::open(syn.server, leg, true, syn.dscp)?;
+        socket::bind_as(&socket, syn.client, self.shared.place)?;
+        let socket = socket::connect(socket, syn.server)?;
+        // Its client comes only later, and has nothing to take along.
+        rustix::net::sockopt::set_tcp_quickack(&socket, true)?;
+        Ok(socket)
+    }
+
+    /// Sends a held SYN on: to our listener if its server has answered, and else to the server.
+    fn send_on(&self, Released { syn, confirmed }: Released) {
+        let (Some(slot), Some(injector)) = (&self.slot, self.shared.injector.get()) else { return };
+        let sent = slot
+            .release(syn.client, syn.server, confirmed)
+            .and_then(|()| injector.inject(&syn.packet));
+        if let Err(error) = sent {
+            // The client sends it again.
+            tracing::debug!(%error, "a held connection could not be sent on");
+        }
+    }
+
+    fn give_up_confirmations(&mut self) {
+        for released in self.confirmations.give_up() {
+            self.send_on(released);
         }
     }
 
@@ -837,11 +913,13 @@ impl Worker {
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
         let beat = Some(self.beat.due);
         let greeting = self.greetings.next_due();
+        let confirmation = self.confirmations.next_due();
         let round = self.rounds.as_ref().map(|rounds| rounds.due);
-        let due = [connect, doubt, self.rest_until, last_accept, beat, round, greeting]
-            .into_iter()
-            .flatten()
-            .min()?;
+        let due =
+            [connect, doubt, self.rest_until, last_accept, beat, round, greeting, confirmation]
+                .into_iter()
+                .flatten()
+                .min()?;
         let wait = due.saturating_duration_since(Instant::now());
         // Rounded up, as waking early would only mean to wait again.
         let mut wait = wait + Duration::from_millis(1);
@@ -861,7 +939,10 @@ impl Worker {
                 if now >= *self.last_accept.get_or_insert(now + last) {
                     self.close_listeners();
                 }
-                self.listeners.is_empty() && self.flows.len() == 0 && self.greetings.len() == 0
+                self.listeners.is_empty()
+                    && self.flows.len() == 0
+                    && self.greetings.len() == 0
+                    && self.confirmations.len() == 0
             }
             Phase::Stop => {
                 self.beat();
@@ -920,6 +1001,13 @@ fn count_declined(counters: &Counters, opening: Opening, accepts_fast_open: bool
             count.add(1);
         }
     }
+}
+
+/// The socket of a server leg.
+enum ServerLeg {
+    New(Socket),
+    /// As its client's SYN was held.
+    Connected(OwnedFd),
 }
 
 fn count_abort(counters: &Counters, cause: Cause) {

@@ -11,26 +11,6 @@
 /* How long a prefix is passed whose answers come by another way. Then it is tried again. */
 #define ASYMMETRIC_FOR (600 * SECOND)
 
-static __always_inline struct connection connection_from_client(const struct packet *packet)
-{
-	return (struct connection){
-		.client = packet->source,
-		.server = packet->destination,
-		.client_port = packet->source_port,
-		.server_port = packet->destination_port,
-	};
-}
-
-static __always_inline struct connection connection_from_server(const struct packet *packet)
-{
-	return (struct connection){
-		.client = packet->destination,
-		.server = packet->source,
-		.client_port = packet->destination_port,
-		.server_port = packet->source_port,
-	};
-}
-
 static __always_inline void close(struct flow *flow, enum ending ending, __u64 now)
 {
 	__u64 waiting = bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA);

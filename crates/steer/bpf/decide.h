@@ -12,6 +12,26 @@
 /* Workers asked before a connection is passed. */
 #define TRIES 4
 
+static __always_inline struct connection connection_from_client(const struct packet *packet)
+{
+	return (struct connection){
+		.client = packet->source,
+		.server = packet->destination,
+		.client_port = packet->source_port,
+		.server_port = packet->destination_port,
+	};
+}
+
+static __always_inline struct connection connection_from_server(const struct packet *packet)
+{
+	return (struct connection){
+		.client = packet->destination,
+		.server = packet->source,
+		.client_port = packet->destination_port,
+		.server_port = packet->source_port,
+	};
+}
+
 static __always_inline __u64 hash(const struct connection *connection, __u32 seed)
 {
 	const __u32 *word = (const __u32 *)connection;
@@ -136,22 +156,26 @@ static __always_inline bool returns_elsewhere(const struct address *server, __u6
 	return route && now < route->until_ns;
 }
 
-/* Everything that does not depend on the relay's state. `*bank` is the relay's whose turn it is. */
+/* Everything that does not depend on the relay's state. `*bank` is the relay's whose turn it is; `*confirm` says
+ * that the server is to be asked first. */
 static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struct settings *set,
 					      const struct packet *packet, __u64 hashed, __u64 now,
-					      __u32 *bank)
+					      __u32 *bank, bool *confirm)
 {
-	enum choice client = choice_of(&clients, &packet->source);
+	enum choice client = choice_of(&clients, &packet->source), server;
 
 	*bank = set->bank;
+	*confirm = false;
 	if (client == PASS)
 		return PASS_CLIENT;
 	if (client >= SPLIT_ALWAYS) {
 		*bank = client - SPLIT_ALWAYS;
 		return SPLIT;
 	}
-	if (choice_of(&servers, &packet->destination) == PASS)
+	server = choice_of(&servers, &packet->destination);
+	if (server == PASS)
 		return PASS_SERVER;
+	*confirm = client == CONFIRM || server == CONFIRM;
 	if (!port_listed(packet->destination_port))
 		return PASS_PORT;
 	if (set->pass_dscp >> packet->dscp & 1)

@@ -24,6 +24,8 @@
 
 /* The packet goes on: to the next program, or up the stack. TCX_NEXT and TC_ACT_UNSPEC agree. */
 #define GO_ON -1
+/* It does not. TCX_DROP and TC_ACT_SHOT agree. */
+#define DROP 2
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 

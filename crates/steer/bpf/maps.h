@@ -85,6 +85,11 @@ struct {
 } records SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, HELD_SYNS);
+} held_syns SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, ROUTES);
 	__type(key, struct address);

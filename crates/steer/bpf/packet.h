@@ -22,6 +22,8 @@ struct packet {
 	__u32 sequence;
 	__u32 acknowledgement;
 	__u32 payload;  /* bytes; of several segments if the kernel has merged them */
+	__u32 start;    /* where the IP packet begins, from the network header */
+	__u32 transport; /* where the TCP header begins */
 	__u32 end;      /* where the IP packet ends; 0 if its length field cannot say */
 	struct address source;
 	struct address destination;
@@ -195,6 +197,7 @@ static __always_inline struct packet parse(struct __sk_buff *skb)
 	}
 	if (ethertype != ETH_P_IP && ethertype != ETH_P_IPV6)
 		return packet;
+	packet.start = offset;
 	offset = parse_ip(skb, offset, &packet, &protocol);
 	if (!offset || packet.version != (ethertype == ETH_P_IP ? 4 : 6)) {
 		packet.kind = OTHER;
@@ -220,6 +223,7 @@ static __always_inline struct packet parse(struct __sk_buff *skb)
 	packet.sequence = bpf_ntohl(tcp.sequence);
 	packet.acknowledgement = bpf_ntohl(tcp.acknowledgement);
 	packet.flags = tcp.flags;
+	packet.transport = offset;
 	offset += (tcp.offset >> 4) * 4;
 	if (!packet.end)
 		packet.payload = skb->gso_segs * skb->gso_size;

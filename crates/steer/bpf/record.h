@@ -19,6 +19,8 @@
 #define FLOWS 131072
 /* Bytes of ended ones' records that may wait for user space. */
 #define RECORDS (1 << 20)
+/* Bytes of held SYNs that may. */
+#define HELD_SYNS (1 << 20)
 /* Prefixes of servers whose return path is in doubt. */
 #define ROUTES 4096
 
@@ -36,6 +38,7 @@ struct prefix {
 enum choice {
 	PASS,
 	SPLIT_BY_POLICY, /* if nothing else speaks against it */
+	CONFIRM,         /* likewise, once the server has answered */
 	SPLIT_ALWAYS,    /* a connection of the relay's own; plus the relay's bank */
 };
 
@@ -51,6 +54,7 @@ struct connection {
 enum verdict {
 	/* New connections. */
 	SPLIT,
+	HELD,             /* until the server has answered; then SPLIT, or PASS_UNCONFIRMED */
 	PASS_CLIENT,      /* not of a client that is served */
 	PASS_SERVER,      /* policy: the server */
 	PASS_PORT,        /* policy: the port */
@@ -63,6 +67,7 @@ enum verdict {
 	PASS_RATE,        /* the client opens too many */
 	PASS_ASYMMETRIC,  /* what the server answers may not come by here */
 	PASS_UNREACHED,   /* steered before, but never reached the listener */
+	PASS_UNCONFIRMED, /* held before, but the server refused, or has not answered */
 	PASS_AGAIN,       /* an opening that was passed before, sent again */
 	/* Packets. */
 	STEERED,          /* of a connection that is split */
@@ -82,9 +87,32 @@ struct opening {
 	__u32 sequence;
 	__u32 answer;     /* what the server began its own sequence numbers after */
 	__u32 listener;
-	__u16 verdict;
+	__u8 verdict;
+	__u8 release;     /* enum release; written by user space */
 	__u8 stage;       /* enum stage */
 	__u8 answer_dscp; /* code point of the server's answer */
+};
+
+/* What user space has found out of a server for which a client's SYN is held. */
+enum release {
+	NOT_YET,
+	CONFIRMED,
+	REFUSED,
+};
+
+/* The longest SYN that is held, from its IP header on. */
+#define LONGEST_SYN 511
+
+/* A SYN that is held, for user space to send it on its way. */
+struct held {
+	struct connection connection;
+	__u32 worker;     /* its place in `workers` */
+	__u64 at_ns;
+	__u16 length;     /* of `syn` */
+	__u8 dscp;
+	__u8 again;       /* whether it was held before */
+	__u8 syn[LONGEST_SYN + 1];
+	__u32 transport;  /* where in `syn` the TCP header begins */
 };
 
 /* How far an opening has come. */

@@ -2,10 +2,7 @@
 /* Gives the packets of split connections to the relay's sockets, and new connections to its
  * listeners, at the ingress of every link. Whatever is in doubt goes on as if this were not here. */
 #include "account.h"
-
-/* A SYN that comes again so soon is a duplicate, not a retransmission: one takes a second
- * (RFC 6298, 2.1). */
-#define DUPLICATE (SECOND / 5)
+#include "hold.h"
 
 /* Hands the packet to a socket of this host, which takes a route that ends here as well. */
 static __always_inline bool give(struct __sk_buff *skb, const struct settings *set,
@@ -37,8 +34,8 @@ static __always_inline enum verdict verdict_again(struct opening *opening,
 }
 
 /* A new connection. `former` is what another one with the same addresses has left in TIME-WAIT, or
- * null. */
-static __always_inline void open(struct __sk_buff *skb, const struct settings *set,
+ * null. Gives what becomes of the packet. */
+static __always_inline int open(struct __sk_buff *skb, const struct settings *set,
 				 const struct packet *packet, struct bpf_sock *former)
 {
 	struct connection connection = connection_from_client(packet);
@@ -46,22 +43,36 @@ static __always_inline void open(struct __sk_buff *skb, const struct settings *s
 	__u64 hashed = hash(&connection, set->seed);
 	struct opening opening = { .at_ns = now, .sequence = packet->sequence };
 	struct bpf_sock *listener = NULL;
+	struct opening *known;
 	struct address client;
 	enum verdict verdict;
 	__u32 index = 0, bank;
 	struct flow *before;
+	bool confirm;
 
-	verdict = verdict_again(bpf_map_lookup_elem(&openings, &connection), packet, now);
+	known = bpf_map_lookup_elem(&openings, &connection);
+	if (is_held(known, packet, now)) {
+		verdict = held_again(skb, set, packet, known, now);
+		if (verdict == HELD)
+			return DROP;
+		count(verdict);
+		if (verdict != SPLIT)
+			return GO_ON;
+		index = known->listener;
+		listener = bpf_map_lookup_elem(&listeners, &index);
+		goto give;
+	}
+	verdict = verdict_again(known, packet, now);
 	if (verdict != VERDICTS) {
 		count(verdict);
-		return;
+		return GO_ON;
 	}
-	verdict = policy_of(skb, set, packet, hashed, now, &bank);
+	verdict = policy_of(skb, set, packet, hashed, now, &bank, &confirm);
 	/* Neither is the relay's business, nor worth remembering: the link of a VLAN may see it otherwise
 	 * than the one below it. */
 	if (verdict == PASS_CLIENT || verdict == PASS_LOCAL) {
 		count(verdict);
-		return;
+		return GO_ON;
 	}
 	client = subscriber(packet);
 	if (verdict == SPLIT && bpf_map_lookup_elem(&full_clients, &client))
@@ -71,7 +82,7 @@ static __always_inline void open(struct __sk_buff *skb, const struct settings *s
 	if (verdict == SPLIT) {
 		listener = choose(set, bank, packet->version == 6, hashed >> 32, now, &index, &verdict);
 		if (listener)
-			verdict = SPLIT;
+			verdict = confirm ? HELD : SPLIT;
 	}
 	/* Its end was not seen. */
 	before = bpf_map_lookup_elem(&flows, &connection);
@@ -84,8 +95,19 @@ static __always_inline void open(struct __sk_buff *skb, const struct settings *s
 	opening.listener = index;
 	bpf_map_update_elem(&openings, &connection, &opening, BPF_ANY);
 	count(verdict);
+	if (verdict == HELD && listener) {
+		bpf_sk_release(listener);
+		listener = NULL;
+		if (hold(skb, packet, &connection, index / 2, false, now))
+			return DROP;
+		/* User space does not keep up. */
+		opening.verdict = PASS_FULL;
+		bpf_map_update_elem(&openings, &connection, &opening, BPF_ANY);
+		count(PASS_FULL);
+	}
+give:
 	if (!listener)
-		return;
+		return GO_ON;
 	/* What is in TIME-WAIT must judge whether this is a new connection or an old segment
 	 * (RFC 9293, 3.10.7.4), and gives way to the listener if it is. */
 	if (former) {
@@ -95,6 +117,7 @@ static __always_inline void open(struct __sk_buff *skb, const struct settings *s
 		give(skb, set, listener);
 	}
 	bpf_sk_release(listener);
+	return GO_ON;
 }
 
 /* Whether a connection that this host has passed on uses the addresses of a split one that it has
@@ -131,6 +154,7 @@ int steer(struct __sk_buff *skb)
 	struct settings *set;
 	struct bpf_sock *socket;
 	__u32 zero = 0;
+	int action = GO_ON;
 	bool former;
 
 	set = bpf_map_lookup_elem(&settings, &zero);
@@ -159,7 +183,7 @@ int steer(struct __sk_buff *skb)
 	}
 	former = socket && socket->state == BPF_TCP_TIME_WAIT;
 	if (opens(&packet) && (!socket || former)) {
-		open(skb, set, &packet, socket);
+		action = open(skb, set, &packet, socket);
 	} else {
 		account(&packet, socket && is_established(socket));
 		if (socket && (!former || !passed_since(&packet)) && give(skb, set, socket))
@@ -167,7 +191,7 @@ int steer(struct __sk_buff *skb)
 	}
 	if (socket)
 		bpf_sk_release(socket);
-	return GO_ON;
+	return action;
 }
 
 /* Asked when the stack looks for a listener. It finds the relay's by itself only for what `steer`

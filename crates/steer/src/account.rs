@@ -209,7 +209,7 @@ fn ending(code: u32) -> Option<Ending> {
     })
 }
 
-fn socket_address(address: &[u8], port: &[u8]) -> Option<SocketAddr> {
+pub(crate) fn socket_address(address: &[u8], port: &[u8]) -> Option<SocketAddr> {
     let address = Ipv6Addr::from(*address.first_chunk::<16>()?);
     let address = address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4);
     Some(SocketAddr::new(address, u16::from_be_bytes(*port.first_chunk()?)))

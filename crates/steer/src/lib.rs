@@ -12,6 +12,7 @@
 mod account;
 mod attach;
 mod error;
+mod held;
 mod pins;
 mod policy;
 mod record;
@@ -21,6 +22,7 @@ mod verdict;
 
 pub use account::{Accounts, AccountsSource, Course, Ending, FlowRecord};
 pub use error::Error;
+pub use held::{HeldSource, HeldSyn, HeldSyns};
 pub use policy::{Choice, Policy};
 pub use slot::{Slot, Tally};
 pub use steering::{Options, Steering};

@@ -11,6 +11,9 @@ pub struct Policy {
     /// By the server's address, likewise. An address in none is left alone too, if any prefix here
     /// is to be split; else it is split.
     pub servers: Vec<(IpNet, Choice)>,
+    /// Prefixes of servers that are asked before the client is answered. Of these and of `servers`, the
+    /// longest that holds an address decides; these alone do not make others be left alone.
+    pub confirm_servers: Vec<IpNet>,
     /// By the server's port: the first range that holds it decides. One in none is left alone if
     /// any range here is to be split; else it is split.
     pub ports: Vec<(RangeInclusive<u16>, Choice)>,
@@ -31,13 +34,15 @@ pub struct Policy {
 pub enum Choice {
     /// Give it to the relay.
     Split,
+    /// Likewise, once the server has answered.
+    Confirm,
     /// Leave it alone.
     Pass,
 }
 
 impl Choice {
     pub(crate) const fn splits(self) -> bool {
-        matches!(self, Choice::Split)
+        matches!(self, Choice::Split | Choice::Confirm)
     }
 
     /// `enum choice` of `bpf/record.h`.
@@ -45,12 +50,13 @@ impl Choice {
         match self {
             Choice::Pass => 0,
             Choice::Split => 1,
+            Choice::Confirm => 2,
         }
     }
 }
 
 /// `SPLIT_ALWAYS` of `enum choice`.
-pub(crate) const SPLIT_ALWAYS: u8 = 2;
+pub(crate) const SPLIT_ALWAYS: u8 = 3;
 
 impl Policy {
     /// The servers' prefixes, and what becomes of all others as prefixes of length 0.
@@ -59,6 +65,7 @@ impl Policy {
         let everything = ["0.0.0.0/0", "::/0"].iter().filter_map(|all| all.parse().ok());
         let mut all: Vec<_> = everything.map(|all: IpNet| (all, other)).collect();
         all.extend(self.servers.iter().copied());
+        all.extend(self.confirm_servers.iter().map(|prefix| (*prefix, Choice::Confirm)));
         all
     }
 

@@ -69,6 +69,13 @@ impl Slot {
 /// Where in a `struct opening` the code point of the server's answer is.
 const ANSWER_DSCP: usize = 23;
 
+/// `enum release`.
+const CONFIRMED: u8 = 1;
+const REFUSED: u8 = 2;
+/// Where in a `struct opening` the verdict is, and the release.
+const VERDICT: usize = 20;
+const RELEASE: usize = 21;
+
 impl Slot {
     /// The code point of the packet by which a server has answered; none if that is not known any more.
     ///
@@ -78,6 +85,27 @@ impl Slot {
         let key = record::connection(client, server);
         let found = self.openings.lookup(&key, MapFlags::ANY).map_err(|error| io_error(&error))?;
         Ok(found.and_then(|opening| opening.get(ANSWER_DSCP).copied()))
+    }
+
+    /// Says what becomes of a SYN that is held: it is split if the server has `confirmed`, and else goes on
+    /// to the server.
+    ///
+    /// # Errors
+    /// When it is not held any more, or the kernel refuses.
+    pub fn release(
+        &self,
+        client: SocketAddr,
+        server: SocketAddr,
+        confirmed: bool,
+    ) -> io::Result<()> {
+        let key = record::connection(client, server);
+        let found = self.openings.lookup(&key, MapFlags::ANY).map_err(|error| io_error(&error))?;
+        let mut opening = found.ok_or(io::ErrorKind::NotFound)?;
+        if opening.get(VERDICT) != Some(&(Verdict::Held as u8)) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        opening[RELEASE] = if confirmed { CONFIRMED } else { REFUSED };
+        self.openings.update(&key, &opening, MapFlags::EXIST).map_err(|error| io_error(&error))
     }
 }
 

@@ -16,6 +16,7 @@ use midspan_sys::netns::Netns;
 use crate::account::AccountsSource;
 use crate::attach::Attachment;
 use crate::error::{Error, io_error};
+use crate::held::HeldSource;
 use crate::pins::{Pins, open_link};
 use crate::policy::{Policy, SPLIT_ALWAYS};
 use crate::record::{self, BANKS, Settings};
@@ -140,7 +141,14 @@ impl Steering {
 
     /// Forgets the attachments to interfaces that are not among these any more.
     pub fn retain(&mut self, present: &[u32]) {
-        self.attachments.retain(|index, _| present.contains(index));
+        let pins = &self.pins;
+        self.attachments.retain(|index, _| {
+            let stays = present.contains(index);
+            if let (false, Some(pins)) = (stays, pins) {
+                let _ = std::fs::remove_file(pins.link(*index));
+            }
+            stays
+        });
     }
 
     /// A worker's place. `listeners` are its own, IPv4 and IPv6, where it has them; each must listen
@@ -179,6 +187,14 @@ impl Steering {
     /// When the process has no descriptor left.
     pub fn tally(&self) -> Result<Tally, Error> {
         Ok(Tally { counts: self.map("counts")? })
+    }
+
+    /// What tells of SYNs that are held. Only one relay at a time may take it.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn held(&self) -> Result<HeldSource, Error> {
+        Ok(HeldSource { ring: self.map("held_syns")?, bank: self.bank })
     }
 
     /// What tells of ended connections. Only one relay at a time may take it.

@@ -27,6 +27,8 @@ macro_rules! verdicts {
 verdicts! {
     /// New connections given to the relay.
     Split "split",
+    /// New connections held until their server has answered: they are split then, or passed.
+    Held "held",
     /// New connections of no client that is served.
     PassClient "pass_client",
     /// New connections passed for their server's address.
@@ -51,6 +53,8 @@ verdicts! {
     PassAsymmetric "pass_asymmetric",
     /// New connections passed because they were steered once and did not arrive.
     PassUnreached "pass_unreached",
+    /// New connections passed because the server, asked first, refused or has not answered.
+    PassUnconfirmed "pass_unconfirmed",
     /// SYNs sent again of connections that were passed.
     PassAgain "pass_again",
     /// Packets given to the relay's sockets, as the kernel has merged them.

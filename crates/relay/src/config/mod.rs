@@ -35,6 +35,9 @@ pub struct Config {
     /// if there is only `forward`.
     #[serde(default)]
     pub clients: Vec<IpNet>,
+    /// When clients are told that they are connected.
+    #[serde(default)]
+    pub handshake: Handshake,
     /// Who steers connections here.
     #[serde(default)]
     pub interception: InterceptionKind,
@@ -102,6 +105,18 @@ pub struct Config {
     /// Where connections are made to the relay itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forward: Vec<ForwardConfig>,
+}
+
+/// When a client is told that it is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Handshake {
+    /// At once, before the server was asked.
+    #[default]
+    Early,
+    /// When the server has answered. If it refuses, cannot be reached or does not answer, the client
+    /// sees what it would see without the relay. Takes BPF.
+    Confirmed,
 }
 
 /// Who steers connections to the relay.
@@ -238,6 +253,7 @@ impl Config {
         Config {
             port: default_port(),
             clients,
+            handshake: Handshake::default(),
             interception: InterceptionKind::default(),
             interfaces: Vec::new(),
             prove: default_prove(),
@@ -366,6 +382,12 @@ impl Config {
         }
         if !may_be_bpf {
             let said = "takes `interception = \"bpf\"`, or \"auto\"";
+            if self.handshake != Handshake::Early {
+                return fault(
+                    &["handshake"],
+                    "`confirmed` takes `interception = \"bpf\"`, or \"auto\"",
+                );
+            }
             if self.policy != PolicyConfig::default() {
                 return fault(&["policy"], said);
             }

@@ -8,7 +8,7 @@ use midspan_steer::{Choice, Policy};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::Config;
+use super::{Config, Handshake};
 
 /// Which of the clients' connections are split. Empty: all. Takes BPF.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -25,6 +25,13 @@ pub struct PolicyConfig {
     /// holds an address decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pass_servers: Vec<IpNet>,
+    /// Prefixes within `clients` whose connections are split only once their server has answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirm_clients: Vec<IpNet>,
+    /// Prefixes of servers that are asked before their client is answered; the longest prefix of a
+    /// server, of any kind, decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirm_servers: Vec<IpNet>,
     /// Ports of servers to which connections are split; if there is any, others are left alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub split_ports: Vec<Ports>,
@@ -49,6 +56,13 @@ impl PolicyConfig {
 }
 
 impl Config {
+    /// Whether any connection is split only once its server has answered.
+    pub(crate) fn confirms(&self) -> bool {
+        self.handshake == Handshake::Confirmed
+            || !self.policy.confirm_clients.is_empty()
+            || !self.policy.confirm_servers.is_empty()
+    }
+
     /// The same, as the steering program takes it.
     pub(crate) fn steering_policy(&self) -> Policy {
         let said = |split: &[IpNet], pass: &[IpNet]| {
@@ -60,7 +74,18 @@ impl Config {
         let pass = policy.pass_ports.iter().map(|ports| (ports.0.clone(), Choice::Pass));
         let split = policy.split_ports.iter().map(|ports| (ports.0.clone(), Choice::Split));
         Policy {
-            clients: said(&self.clients, &policy.pass_clients),
+            clients: {
+                let all = match self.handshake {
+                    Handshake::Early => Choice::Split,
+                    Handshake::Confirmed => Choice::Confirm,
+                };
+                let all = self.clients.iter().map(|prefix| (*prefix, all));
+                let pass = policy.pass_clients.iter().map(|prefix| (*prefix, Choice::Pass));
+                let confirm = policy.confirm_clients.iter();
+                let confirm = confirm.map(|prefix| (*prefix, Choice::Confirm));
+                all.chain(pass).chain(confirm).collect()
+            },
+            confirm_servers: policy.confirm_servers.clone(),
             servers: said(&policy.split_servers, &policy.pass_servers),
             ports: pass.chain(split).collect(),
             pass_dscp: policy.pass_dscp.clone(),

@@ -3,7 +3,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use midspan_steer::{AccountsSource, LISTENERS_PER_SLOT, Options, Slot, Steering, Tally};
+use midspan_steer::{
+    AccountsSource, HeldSource, LISTENERS_PER_SLOT, Options, Slot, Steering, Tally,
+};
 use midspan_sys::netlink::{Interface, Netlink};
 
 use super::local_delivery::LocalDelivery;
@@ -16,6 +18,8 @@ use crate::config::Config;
 pub(crate) struct Steered {
     steering: Steering,
     interfaces: Vec<String>,
+    /// Where held SYNs come back.
+    injector: Option<u32>,
     // Goes after the steering: without it nothing is marked, and the routing is idle.
     delivery: Option<LocalDelivery>,
 }
@@ -31,7 +35,12 @@ impl Steered {
             }
             error => Err(error),
         })?;
-        Ok(Steered { steering, interfaces: config.interfaces.clone(), delivery: None })
+        Ok(Steered {
+            steering,
+            interfaces: config.interfaces.clone(),
+            injector: None,
+            delivery: None,
+        })
     }
 
     /// A worker's place, with its listeners for IPv4 and IPv6.
@@ -41,6 +50,16 @@ impl Steered {
         listeners: [Option<BorrowedFd<'_>>; LISTENERS_PER_SLOT as usize],
     ) -> Result<Slot, InterceptionError> {
         Ok(self.steering.slot(worker, listeners)?)
+    }
+
+    /// Has held SYNs come back by this interface.
+    pub(crate) fn set_injector(&mut self, interface: u32) {
+        self.injector = Some(interface);
+    }
+
+    /// What tells of SYNs that are held.
+    pub(crate) fn held(&self) -> Result<HeldSource, InterceptionError> {
+        Ok(self.steering.held()?)
     }
 
     /// Begins to steer, in the calling thread's network namespace, once it is proven that what is
@@ -111,7 +130,7 @@ impl Steered {
                 true => !interface.is_loopback,
                 false => self.interfaces.contains(&interface.name),
             };
-            if wanted {
+            if wanted || self.injector == Some(interface.index) {
                 self.steering.attach(interface.index, &interface.name, true)?;
                 steered.push(interface.index);
             }

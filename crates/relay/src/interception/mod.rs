@@ -41,6 +41,9 @@ pub enum InterceptionError {
          stop it first"
     )]
     NotReplaceable,
+    /// SYNs cannot be held until their server has answered.
+    #[error("`handshake = \"confirmed\"` takes a TUN interface: {0}")]
+    Inject(#[source] io::Error),
     /// An interface of `interfaces` is not there.
     #[error(
         "interface `{0}` is not there; `interfaces` names those whose packets are to be steered"

@@ -5,6 +5,7 @@
 mod accounts;
 mod admin;
 mod boundaries;
+mod confirm;
 mod death;
 mod descriptors;
 mod ends;

@@ -278,14 +278,8 @@ const MARK: u32 = 0x4d53;
 const CONTEXT: usize = 192;
 const MARK_AT: usize = 8;
 
-/// `struct connection`.
 fn key(connection: Connection) -> Vec<u8> {
-    let mut key = Vec::new();
-    key.extend(record::address(connection.from.ip()));
-    key.extend(record::address(connection.to.ip()));
-    key.extend(connection.from.port().to_be_bytes());
-    key.extend(connection.to.port().to_be_bytes());
-    key
+    record::connection(connection.from, connection.to)
 }
 
 /// A frame, and what is done to it.

@@ -2,14 +2,14 @@
 
 /// The one's complement sum of `bytes` as big-endian 16-bit words, folded to 16 bits and not
 /// inverted. An odd last byte counts as if a zero byte followed.
-pub(crate) fn sum(bytes: &[u8]) -> u16 {
+pub fn sum(bytes: &[u8]) -> u16 {
     let (words, rest) = bytes.as_chunks::<2>();
     let words: u64 = words.iter().map(|word| u64::from(u16::from_be_bytes(*word))).sum();
     fold(words + rest.first().map_or(0, |byte| u64::from(*byte) << 8))
 }
 
 /// The sum after a 16-bit word that was part of it changed from `old` to `new`.
-pub(crate) fn replace(sum: u16, old: u16, new: u16) -> u16 {
+pub fn replace(sum: u16, old: u16, new: u16) -> u16 {
     fold(u64::from(sum) + u64::from(!old) + u64::from(new))
 }
 

@@ -1,0 +1,246 @@
+//! The confirmed handshake: servers that are asked before their clients are answered.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use midspan_steer::{HeldSource, HeldSyn};
+use midspan_sys::netlink::Netlink;
+use midspan_sys::{sysctl, tun};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use crate::shared::{Shared, raise};
+use crate::slab::{Key, Slab};
+
+/// How long a server may take that its client has not asked again meanwhile. One that has is passed at
+/// its first retransmission, a second after its SYN (RFC 6298, 2.1).
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a client may take to come after its server has answered: its SYN is on its way to us.
+const ARRIVAL: Duration = Duration::from_secs(10);
+/// Events taken from the kernel at a time.
+const EVENTS: usize = 64;
+/// How long the kernel may take to wake us, so that we see that it is time to end.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Who wants to connect to whom.
+type Ends = (SocketAddr, SocketAddr);
+
+/// The servers that one worker has asked. They are watched by an epoll of their own, so that flows need not
+/// be told from them at every event.
+#[derive(Debug)]
+pub(crate) struct Confirmations {
+    epoll: OwnedFd,
+    asked: Slab<(HeldSyn, OwnedFd)>,
+    by_ends: HashMap<Ends, Key>,
+    /// When they are given up. All have the same time, so the first in is the first due.
+    due: VecDeque<(Instant, Key)>,
+    /// Connected, and waiting for their client.
+    confirmed: HashMap<Ends, (Instant, OwnedFd)>,
+    arrivals: VecDeque<(Instant, Ends)>,
+}
+
+/// What becomes of a held SYN.
+#[derive(Debug)]
+pub(crate) struct Released {
+    pub(crate) syn: HeldSyn,
+    pub(crate) confirmed: bool,
+}
+
+impl Confirmations {
+    pub(crate) fn new() -> io::Result<Confirmations> {
+        Ok(Confirmations {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            asked: Slab::new(),
+            by_ends: HashMap::new(),
+            due: VecDeque::new(),
+            confirmed: HashMap::new(),
+            arrivals: VecDeque::new(),
+        })
+    }
+
+    /// Readable when there is something to [hear](Confirmations::hear).
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.epoll
+    }
+
+    /// Servers that have been asked, and connections that wait for their client.
+    pub(crate) fn len(&self) -> usize {
+        self.asked.len() + self.confirmed.len()
+    }
+
+    /// When there is something to [give up](Confirmations::give_up).
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let asked = self.due.front().map(|&(due, _)| due);
+        let arrival = self.arrivals.front().map(|&(due, _)| due);
+        asked.into_iter().chain(arrival).min()
+    }
+
+    /// Takes in a held SYN, and the connect to its server that was begun, if it was. Gives the SYN back if
+    /// there is nothing to wait for.
+    pub(crate) fn begin(&mut self, syn: HeldSyn, connect: io::Result<OwnedFd>) -> Option<Released> {
+        let Ok(socket) = connect else { return Some(Released { syn, confirmed: false }) };
+        let ends = (syn.client, syn.server);
+        let key = self.asked.insert_with(|_| Ok::<_, Errno>((syn, socket))).ok()?;
+        let data = EventData::new_u64(key.to_bits());
+        let (_, socket) = self.asked.get_mut(key)?;
+        if epoll::add(&self.epoll, socket, data, EventFlags::OUT | EventFlags::ET).is_err() {
+            let (syn, _) = self.asked.remove(key)?;
+            return Some(Released { syn, confirmed: false });
+        }
+        self.by_ends.insert(ends, key);
+        self.due.push_back((Instant::now() + PATIENCE, key));
+        None
+    }
+
+    /// Whether the server has been asked for this client and not answered. It is asked no longer then:
+    /// the client shall ask it itself.
+    pub(crate) fn abandon(&mut self, syn: &HeldSyn) -> bool {
+        let key = self.by_ends.remove(&(syn.client, syn.server));
+        key.is_some_and(|key| self.asked.remove(key).is_some())
+    }
+
+    /// The connection to the server of a client that has come.
+    pub(crate) fn claim(&mut self, client: SocketAddr, server: SocketAddr) -> Option<OwnedFd> {
+        if self.confirmed.is_empty() {
+            return None;
+        }
+        self.confirmed.remove(&(client, server)).map(|(_, socket)| socket)
+    }
+
+    /// Gives what came of those that something was heard of.
+    pub(crate) fn hear(&mut self) -> Vec<Released> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        // Nothing is lost if it fails: the kernel tells again.
+        let _ = epoll::wait(&self.epoll, spare, Some(&at_once));
+        let mut all = Vec::new();
+        for epoll::Event { data, .. } in events {
+            let Some((syn, socket)) = self.asked.remove(Key::from_bits(data.u64())) else {
+                continue;
+            };
+            let ends = (syn.client, syn.server);
+            self.by_ends.remove(&ends);
+            let answered = matches!(sockopt::socket_error(&socket), Ok(Ok(())))
+                && epoll::delete(&self.epoll, &socket).is_ok();
+            if answered {
+                let due = Instant::now() + ARRIVAL;
+                self.confirmed.insert(ends, (due, socket));
+                self.arrivals.push_back((due, ends));
+            }
+            all.push(Released { syn, confirmed: answered });
+        }
+        all
+    }
+
+    /// Gives up servers that have not answered in time, and clients that have not come.
+    pub(crate) fn give_up(&mut self) -> Vec<Released> {
+        let mut all = Vec::new();
+        if self.due.is_empty() && self.arrivals.is_empty() {
+            return all;
+        }
+        let now = Instant::now();
+        while let Some(&(due, key)) = self.due.front() {
+            let waits = self.asked.get_mut(key).is_some();
+            if waits && now < due {
+                break;
+            }
+            self.due.pop_front();
+            if let Some((syn, _)) = self.asked.remove(key) {
+                self.by_ends.remove(&(syn.client, syn.server));
+                all.push(Released { syn, confirmed: false });
+            }
+        }
+        while let Some((due, ends)) = self.arrivals.front() {
+            let waits = self.confirmed.get(ends).is_some_and(|(at, _)| at == due);
+            if waits && now < *due {
+                break;
+            }
+            if waits {
+                // Its server is reset.
+                self.confirmed.remove(ends);
+            }
+            self.arrivals.pop_front();
+        }
+        all
+    }
+}
+
+/// A link by which packets are sent into this host, as if they came from outside.
+#[derive(Debug)]
+pub(crate) struct Injector {
+    device: OwnedFd,
+    pub(crate) interface: u32,
+}
+
+impl Injector {
+    /// Makes the link in the calling thread's network namespace.
+    pub(crate) fn new() -> io::Result<Injector> {
+        let device = tun::open_device()
+            .map_err(|error| io::Error::new(error.kind(), format!("/dev/net/tun: {error}")))?;
+        // A relay that drains may still have its own.
+        let name = format!("midheld{}", std::process::id());
+        tun::make_interface(&device, &name, tun::Unit::Packet)?;
+        // Clients' addresses are not routed to it.
+        sysctl::set(&format!("net.ipv4.conf.{name}.rp_filter"), "0")?;
+        let mut netlink = Netlink::open()?;
+        let interface = netlink.index(&name)?;
+        netlink.set_up(interface)?;
+        Ok(Injector { device, interface })
+    }
+
+    pub(crate) fn inject(&self, packet: &[u8]) -> io::Result<()> {
+        Ok(rustix::io::write(&self.device, packet).map(drop)?)
+    }
+}
+
+/// The thread that takes held SYNs, and gives them to the workers. Dropping this ends it.
+#[derive(Debug)]
+pub(crate) struct HeldThread {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl HeldThread {
+    pub(crate) fn start(source: HeldSource, shared: Arc<Shared>) -> io::Result<HeldThread> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let run = move || {
+            let give = move |syn: HeldSyn| {
+                if let Some(end) = shared.ends.get(syn.worker) {
+                    end.held.lock().unwrap_or_else(|broken| broken.into_inner()).push(syn);
+                    raise(&end.wake);
+                }
+            };
+            let take = || {
+                let held = source.open(give)?;
+                while !stopped.load(Ordering::Acquire) {
+                    held.poll(WAIT)?;
+                }
+                Ok::<_, io::Error>(())
+            };
+            if let Err(error) = take() {
+                tracing::error!(%error, "held connections are passed");
+            }
+        };
+        let thread = std::thread::Builder::new().name("held".into()).spawn(run)?;
+        Ok(HeldThread { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for HeldThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

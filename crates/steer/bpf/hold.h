@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* The confirmed handshake: a client's SYN is held until user space has asked the server, and then comes
+ * back, by a link of the relay's own, to be split; or to go on to the server, whose refusal or silence
+ * is then the client's to see. */
+#pragma once
+
+#include "decide.h"
+
+/* A SYN that comes again so soon is a duplicate, not a retransmission: one takes a second
+ * (RFC 6298, 2.1). */
+#define DUPLICATE (SECOND / 5)
+
+/* Gives a SYN to user space; false if that does not keep up, or the SYN is too long. */
+static __always_inline bool hold(struct __sk_buff *skb, const struct packet *packet,
+				 const struct connection *connection, __u32 worker, bool again,
+				 __u64 now)
+{
+	__u32 length = packet->end - packet->start;
+	struct held *held;
+
+	if (packet->end <= packet->start || length > LONGEST_SYN)
+		return false;
+	held = bpf_ringbuf_reserve(&held_syns, sizeof(*held), 0);
+	if (!held)
+		return false;
+	held->connection = *connection;
+	held->worker = worker;
+	held->at_ns = now;
+	held->length = length;
+	held->dscp = packet->dscp;
+	held->again = again;
+	held->transport = packet->transport - packet->start;
+	/* The compiler knows all that already, and the verifier has forgotten it: out of its sight the one
+	 * says it to the other once more. */
+	asm volatile("" : "+r"(length));
+	length &= LONGEST_SYN;
+	if (!length || !load(skb, packet->start, held->syn, length)) {
+		bpf_ringbuf_discard(held, 0);
+		return false;
+	}
+	bpf_ringbuf_submit(held, 0);
+	return true;
+}
+
+/* Whether it is a SYN that was held before. */
+static __always_inline bool is_held(const struct opening *known, const struct packet *packet, __u64 now)
+{
+	return known && known->verdict == HELD && known->sequence == packet->sequence &&
+	       now - known->at_ns < MEMORY;
+}
+
+static __always_inline bool is_alive(const struct settings *set, __u32 slot, __u64 now)
+{
+	struct worker *worker = bpf_map_lookup_elem(&workers, &slot);
+
+	return worker && (now <= worker->beat_ns || now - worker->beat_ns < set->patience_ns);
+}
+
+/* What becomes of a SYN that was held before: HELD if it still is. */
+static __always_inline enum verdict held_again(struct __sk_buff *skb, const struct settings *set,
+					       const struct packet *packet, struct opening *known,
+					       __u64 now)
+{
+	struct connection connection = connection_from_client(packet);
+
+	if (known->release == CONFIRMED) {
+		known->verdict = SPLIT;
+		known->at_ns = now;
+		return SPLIT;
+	}
+	if (known->release == NOT_YET && now - known->at_ns < DUPLICATE)
+		return HELD;
+	if (known->release == NOT_YET && is_alive(set, known->listener / 2, now) &&
+	    hold(skb, packet, &connection, known->listener / 2, true, now))
+		return HELD;
+	known->verdict = PASS_UNCONFIRMED;
+	return PASS_UNCONFIRMED;
+}
