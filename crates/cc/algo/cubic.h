@@ -31,12 +31,11 @@ struct cubic_curve {
 struct cubic {
 	struct cubic_curve curve;
 	u64 last_ns;    /* when `grow` was called last */
-	u32 credit;     /* part of a packet by which the window is to grow */
+	u32 credit;     /* part of a packet by which the window is to grow; counted: packets acknowledged
+			 * towards `price` */
 	u32 est_credit; /* packets acknowledged towards the next increment of `w_est` */
-	u32 priced_at;  /* counted: when `price` was reckoned, by Linux's clock ... */
-	u32 priced_cwnd; /* ... and for which window; 0: not yet in this epoch */
-	u32 price;      /* packets acknowledged for which the window grows by one */
-	u32 bought;     /* packets acknowledged towards that */
+	u32 priced_at;  /* counted: when `price` was reckoned, by Linux's clock */
+	u32 price;      /* packets acknowledged for which the window grows by one; 0: to be reckoned */
 	struct hystart hystart;
 	u32 prior_cwnd;
 	struct cubic_curve prior;
@@ -78,7 +77,7 @@ CC_INLINE void cubic_begin_epoch(struct cubic *cubic, const struct cc *cc)
 		curve->w_max = cc->cwnd;
 	curve->k = cubic_k(curve->w_max, cc->cwnd);
 	cubic->credit = cubic->est_credit = 0;
-	cubic->priced_cwnd = 0;
+	cubic->price = 0;
 }
 
 /* Section 4.3, equation 4. `alpha_cubic` becomes 1 at the window before the reduction. */
@@ -124,15 +123,16 @@ CC_INLINE u32 cubic_reckon(struct cubic *cubic, const struct cc *cc)
  * millisecond that is what sets the pace after a loss. */
 CC_INLINE void cubic_count(struct cubic *cubic, struct cc *cc, u32 acked)
 {
-	u32 now = (u32)(cc->now_ns / CUBIC_CLOCK_NS);
+	u32 now = (u32)(cc->now_ns / CUBIC_CLOCK_NS), cwnd = cc->cwnd;
 
 	cubic->est_credit = add_sat32(cubic->est_credit, acked);
-	if (cubic->priced_cwnd != cc->cwnd || now - cubic->priced_at > CUBIC_PRICE_STAYS) {
+	if (!cubic->price || now - cubic->priced_at > CUBIC_PRICE_STAYS) {
 		cubic->price = cubic_reckon(cubic, cc);
-		cubic->priced_cwnd = cc->cwnd;
 		cubic->priced_at = now;
 	}
-	cc_increase(cc, &cubic->bought, cubic->price, acked);
+	cc_increase(cc, &cubic->credit, cubic->price, acked);
+	if (cc->cwnd != cwnd)
+		cubic->price = 0;
 }
 
 /* Sections 4.2 - 4.5. */
@@ -220,6 +220,7 @@ CC_INLINE u32 cubic_ssthresh(struct cubic *cubic, struct cc *cc)
 CC_INLINE u32 cubic_undo(struct cubic *cubic, struct cc *cc)
 {
 	cubic->curve = cubic->prior;
+	cubic->price = 0;
 	return max32(cc->cwnd, cubic->prior_cwnd);
 }
 
