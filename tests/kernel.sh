@@ -13,12 +13,12 @@ version=${1-6.1}
 [ $# -eq 0 ] || shift
 
 # What runs, beside `midspan doctor`: a package, one of its test programs, and which of its tests, by
-# libtest's filters; not those that take power.
+# libtest's filters: those that depend on what BPF does.
 programs() {
     cat <<'TEXT'
 midspan-steer --lib
 midspan-ccload --test=kernel
-midspan-relay --test=e2e --skip storm:: --skip hostile:: --skip soak::
+midspan-relay --test=e2e steer:: vlan:: accounts:: confirm::
 TEXT
 }
 

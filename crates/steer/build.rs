@@ -15,6 +15,8 @@ fn main() -> Result<()> {
         // Where Debian and its kin keep <asm/types.h>.
         .clang_args([
             &format!("-I/usr/include/{architecture}-linux-gnu"),
+            // Atomic exchange (Linux 5.12).
+            "-mcpu=v3",
             "-Wall",
             "-Wextra",
             "-Wno-sign-compare",

@@ -66,7 +66,8 @@ fn a_server_gets_nothing_for_anothers_ue_and_loses_what_is_taken_away() {
     until_doing("feedback", both, || is_fresh(&memory, ue(2)));
     until("a refusal", || agent.status().daemons[0].refused == 1);
     assert_eq!(memory.get(foreign), None);
-    assert_eq!(count(&daemon.state(), "/counts/refused_not_allowed"), 1);
+    // Once for each time that it asked.
+    assert!(count(&daemon.state(), "/counts/refused_not_allowed") >= 1);
     // The policy changes while they are connected.
     network.policy("server.example", "10.46.0.0/16");
     until_doing("the loss", both, || memory.get(ue(2)).is_none());

@@ -41,6 +41,7 @@ impl Config {
         let words = [
             config.hystart,
             config.cubic_constant_alpha,
+            config.cubic_counted,
             config.cubic_fast_convergence,
             config.me_initial_rate,
         ];

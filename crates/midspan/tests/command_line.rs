@@ -118,8 +118,9 @@ fn a_simulated_sweep_gives_the_same_records_every_time() {
         for record in results.records() {
             assert_eq!(record.backend, Backend::Sim);
             let goodput = record.measurement().expect("simulated runs are trusted").goodput_bps;
-            // 20 Mbit/s, of which headers take a part.
-            assert!((18e6..19.4e6).contains(&goodput), "{goodput}");
+            // 20 Mbit/s, of which headers take a part; what had waited behind a loss when the time began
+            // counts too.
+            assert!((17e6..22e6).contains(&goodput), "{goodput}");
         }
         fs::read_to_string(sweep.join("records.jsonl")).unwrap()
     };

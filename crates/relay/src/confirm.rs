@@ -100,11 +100,22 @@ impl Confirmations {
         None
     }
 
-    /// Whether the server has been asked for this client and not answered. It is asked no longer then:
-    /// the client shall ask it itself.
-    pub(crate) fn abandon(&mut self, syn: &HeldSyn) -> bool {
-        let key = self.by_ends.remove(&(syn.client, syn.server));
-        key.is_some_and(|key| self.asked.remove(key).is_some())
+    /// What becomes of a SYN that its client has sent again, if the server was asked for it before. A
+    /// server that has not answered yet is asked no longer: the client shall ask it itself.
+    pub(crate) fn come_again(&mut self, syn: HeldSyn) -> Result<Released, HeldSyn> {
+        let ends = (syn.client, syn.server);
+        if self.confirmed.contains_key(&ends) {
+            return Ok(Released { syn, confirmed: true });
+        }
+        let asked = self.by_ends.remove(&ends).and_then(|key| self.asked.remove(key));
+        match asked {
+            // The answer is there, and we were not told yet.
+            Some((syn, socket)) if rustix::net::getpeername(&socket).is_ok() => {
+                Ok(self.settle(syn, socket))
+            }
+            Some((syn, _)) => Ok(Released { syn, confirmed: false }),
+            None => Err(syn),
+        }
     }
 
     /// The connection to the server of a client that has come.
@@ -127,18 +138,22 @@ impl Confirmations {
             let Some((syn, socket)) = self.asked.remove(Key::from_bits(data.u64())) else {
                 continue;
             };
-            let ends = (syn.client, syn.server);
-            self.by_ends.remove(&ends);
-            let answered = matches!(sockopt::socket_error(&socket), Ok(Ok(())))
-                && epoll::delete(&self.epoll, &socket).is_ok();
-            if answered {
-                let due = Instant::now() + ARRIVAL;
-                self.confirmed.insert(ends, (due, socket));
-                self.arrivals.push_back((due, ends));
-            }
-            all.push(Released { syn, confirmed: answered });
+            self.by_ends.remove(&(syn.client, syn.server));
+            all.push(self.settle(syn, socket));
         }
         all
+    }
+
+    /// Has a connection wait for its client, if the server has answered and not refused.
+    fn settle(&mut self, syn: HeldSyn, socket: OwnedFd) -> Released {
+        let confirmed = matches!(sockopt::socket_error(&socket), Ok(Ok(())))
+            && epoll::delete(&self.epoll, &socket).is_ok();
+        if confirmed {
+            let (due, ends) = (Instant::now() + ARRIVAL, (syn.client, syn.server));
+            self.confirmed.insert(ends, (due, socket));
+            self.arrivals.push_back((due, ends));
+        }
+        Released { syn, confirmed }
     }
 
     /// Gives up servers that have not answered in time, and clients that have not come.

@@ -207,7 +207,7 @@ impl Relay {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|(at, error)| Error::Listen { at, error })?;
         if let Way::Bpf(steered) = &mut way {
-            if shared.config.confirms() {
+            if shared.settings().config.confirms() {
                 let injector = Injector::new().map_err(InterceptionError::Inject)?;
                 steered.set_injector(injector.interface);
                 let _ = shared.injector.set(injector);
@@ -254,7 +254,7 @@ impl Relay {
         if let Way::Bpf(steered) = &relay.way {
             let thread = AccountsThread::start(steered.accounts()?, relay.shared.clone());
             relay.accounts = Some(thread.map_err(system("threads"))?);
-            if relay.shared.config.confirms() {
+            if relay.shared.settings().config.confirms() {
                 let thread = HeldThread::start(steered.held()?, relay.shared.clone());
                 relay.held = Some(thread.map_err(system("threads"))?);
             }

@@ -722,12 +722,14 @@ impl Worker {
         let held = &self.shared.ends[self.index].held;
         let held = std::mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner));
         for syn in held {
-            if self.confirmations.abandon(&syn) {
-                self.send_on(Released { syn, confirmed: false });
-                continue;
-            }
-            let connect = self.ask(&syn);
-            if let Some(released) = self.confirmations.begin(syn, connect) {
+            let released = match self.confirmations.come_again(syn) {
+                Ok(released) => Some(released),
+                Err(syn) => {
+                    let connect = self.ask(&syn);
+                    self.confirmations.begin(syn, connect)
+                }
+            };
+            if let Some(released) = released {
                 self.send_on(released);
             }
         }

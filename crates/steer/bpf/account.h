@@ -17,10 +17,33 @@ static __always_inline void close(struct flow *flow, enum ending ending, __u64 n
 	/* To wake user space takes an interrupt: it looks by itself in time, unless much waits. */
 	__u64 wake = waiting > RECORDS / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 
-	flow->ending = ending;
+	/* Its two directions may end it at the same time, on two processors: it is recorded once. */
+	if (__sync_val_compare_and_swap(&flow->ending, OPEN, ending) != OPEN)
+		return;
 	flow->end_ns = now;
 	if (bpf_ringbuf_output(&records, flow, sizeof(*flow), wake))
 		count(RECORD_LOST);
+}
+
+/* How often processors may be in each other's way before a packet's bytes are left to the next one. */
+#define CONTESTS 8
+
+/* Counts the bytes up to `end` that are new; whether there are any. A direction's packets may pass on
+ * several processors at the same time, and each byte counts once. */
+static __always_inline bool advance(struct course *course, __u32 end)
+{
+	for (int i = 0; i < CONTESTS; i++) {
+		__u32 next = *(volatile __u32 *)&course->next;
+		__s32 ahead = end - next;
+
+		if (ahead <= 0 || ahead >= FURTHEST)
+			return false;
+		if (__sync_val_compare_and_swap(&course->next, next, end) == next) {
+			__sync_fetch_and_add(&course->bytes, ahead);
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Takes a packet into a connection's account, which may end it. */
@@ -38,10 +61,7 @@ static __always_inline void pass(struct flow *flow, struct course *course, const
 	/* The SYN has passed on another processor just when the account was begun. */
 	if (!course->next && packet->payload)
 		course->next = packet->sequence;
-	ahead = end - course->next;
-	if (ahead > 0 && ahead < FURTHEST && packet->payload) {
-		course->bytes += ahead;
-		course->next = end;
+	if (packet->payload && advance(course, end)) {
 		course->last_ns = now;
 		if (!course->first_ns)
 			course->first_ns = now;

@@ -58,6 +58,10 @@ impl Config {
             key if key.starts_with("client_leg.") && change.is_removed => {
                 Err("can be changed but not removed while the relay runs")
             }
+            // What carries held connections is made at the start.
+            key if key.starts_with("policy.confirm_") && !self.confirms() => {
+                Err("cannot begin while the relay runs, if no connection was confirmed before")
+            }
             "client_leg.dscp" => Err("cannot change while the relay runs"),
             _ => Ok(()),
         }
@@ -156,6 +160,7 @@ mod tests {
             ("", "port = 7", "`port`"),
             ("", "interception = \"bpf\"", "`interception`"),
             ("", "[metrics]", "`metrics.listen`"),
+            ("", "[policy]\nconfirm_servers = [\"10.9.0.0/16\"]", "`policy.confirm_servers`"),
             ("[admin]", "", "`admin.socket`"),
             ("", "[log]\naddresses = \"plain\"", "`log.addresses`"),
             ("[client_leg]\nsend_buffer = \"1 MiB\"", "", "`client_leg.send_buffer`"),

@@ -220,7 +220,14 @@ fn attempt(to: SocketAddr) -> Attempt {
 fn compare(settings: &str) -> Option<Vec<(Server, usize, Attempt, Attempt)>> {
     let world = World::new()?;
     let servers = Servers::new(&world);
-    let all = || Server::ALL.into_iter().flat_map(|server| [(server, 0), (server, 1)]);
+    // The first SYN, which the slow server misses, is the relay's own where it asks first, and the one
+    // that it takes may be either's.
+    let is_fit =
+        |server: &Server| !(settings.contains("confirmed") && matches!(server, Server::Slow));
+    let all = || {
+        let servers = Server::ALL.into_iter().filter(is_fit);
+        servers.flat_map(|server| [(server, 0), (server, 1)])
+    };
     let servers = &servers;
     // One after the other, but for those that only wait.
     let attempts = || -> Vec<Attempt> {
