@@ -16,6 +16,8 @@ static __always_inline bool hold(struct __sk_buff *skb, const struct packet *pac
 				 __u64 now)
 {
 	__u32 length = packet->end - packet->start;
+	/* One less, as verifiers bound a size from below only by adding to it (Linux 6.1). */
+	__u64 size = length - 1;
 	struct held *held;
 
 	if (packet->end <= packet->start || length > LONGEST_SYN)
@@ -32,9 +34,10 @@ static __always_inline bool hold(struct __sk_buff *skb, const struct packet *pac
 	held->transport = packet->transport - packet->start;
 	/* The compiler knows all that already, and the verifier has forgotten it: out of its sight the one
 	 * says it to the other once more. */
-	asm volatile("" : "+r"(length));
-	length &= LONGEST_SYN;
-	if (!length || !load(skb, packet->start, held->syn, length)) {
+	asm volatile("" : "+r"(size));
+	size &= LONGEST_SYN;
+	if (bpf_skb_load_bytes_relative(skb, packet->start, held->syn, size + 1,
+					BPF_HDR_START_NET)) {
 		bpf_ringbuf_discard(held, 0);
 		return false;
 	}
