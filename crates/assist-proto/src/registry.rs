@@ -104,10 +104,10 @@ pub struct UeView {
 
 /// UEs, their estimators, and who is told of them. `B` says of which windows all of it is.
 ///
-/// Feedback for a registration is sent when its period is over, and sooner, down to three quarters
-/// of the period after the last, when there is a new measurement: so feedback falls into step with
-/// a source of about the same period, and what is sent is fresh. Until a UE is known here, or while
-/// what is known of it is too old, nothing is sent for it.
+/// Feedback for a registration is sent when there is a new measurement and three quarters of its
+/// period have passed since the last: so feedback falls into step with a source of about the same
+/// period, and what is sent is fresh. Without a new one the last is sent again after five quarters.
+/// Until a UE is known here, or while what is known of it is too old, nothing is sent for it.
 #[derive(Debug)]
 pub struct Registry<B: Basis> {
     estimator: EstimatorConfig,
@@ -401,8 +401,7 @@ impl<B: Basis> Registry<B> {
             };
             registration.sequence += 1;
             registration.last_sent = Some(now);
-            registration.due =
-                (due + registration.period).max(now + shortest_gap(registration.period));
+            registration.due = now + longest_gap(registration.period);
             self.schedule.push(Reverse((registration.due, id, number)));
             self.counts.sent += 1;
             return Some(Due { session: id, datagram: feedback.encode(), late: now.since(due) });
@@ -494,6 +493,12 @@ impl<B: Basis> Ue<B> {
 /// How soon a datagram may follow the one before.
 fn shortest_gap(period: Span) -> Span {
     period * 3 / 4
+}
+
+/// How long a datagram with nothing new waits for a measurement: a quarter of the period longer than
+/// one of the same period takes, or else the repeat would race it, and what lost would be late.
+fn longest_gap(period: Span) -> Span {
+    period * 5 / 4
 }
 
 fn fresh<B: Basis>(estimate: &Estimate<B>, limits: &Limits, now: Time) -> bool {

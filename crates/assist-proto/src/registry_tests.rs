@@ -42,7 +42,7 @@ fn drain(registry: &mut Registry<Causal>, now: Time) -> Vec<(SessionId, Feedback
 }
 
 #[test]
-fn feedback_comes_once_a_period_as_long_as_there_is_something_fresh() {
+fn feedback_is_repeated_as_long_as_there_is_something_fresh() {
     let mut registry = registry();
     let answer = registry.handle(ME, register(3, ue(2)), at(0));
     assert_eq!(answer, Some(ToSender::Registered { registration: 3, period: PERIOD }));
@@ -53,8 +53,8 @@ fn feedback_comes_once_a_period_as_long_as_there_is_something_fresh() {
         sent.extend(drain(&mut registry, due).iter().map(|(_, feedback)| (due, feedback.age)));
     }
     // The last measurement is told until it is too old, and its age with it.
-    let expected: Vec<_> =
-        [0, 50, 100, 150, 200].map(|age| (at(10 + age), Span::from_millis(age))).into();
+    let ages = (0..4).map(|repeat| Span::from_micros(62_500) * repeat);
+    let expected: Vec<_> = ages.map(|age| (at(10) + age, age)).collect();
     assert_eq!(sent, expected);
     assert_eq!(registry.counts().stale, 1);
     registry.observe(SOURCE, ue(2), &reading(at(900), 8_000_000), at(900));
@@ -79,6 +79,22 @@ fn feedback_falls_into_step_with_its_source() {
     }
     assert_eq!(ages.iter().max(), Some(&Span::ZERO));
     assert_eq!(sent, 2_000 / 48 + 1);
+}
+
+#[test]
+fn a_measurement_that_is_a_little_late_is_told_at_once() {
+    let mut registry = registry();
+    registry.handle(ME, register(3, ue(2)), at(0));
+    let jitter = [0, 9, 0, 3, 10, 1];
+    let measured: Vec<u64> = (0u64..).zip(jitter).map(|(turn, late)| turn * 50 + late).collect();
+    let mut sent = Vec::new();
+    for now in 0..=measured[measured.len() - 1] {
+        if measured.contains(&now) {
+            registry.observe(SOURCE, ue(2), &reading(at(now), 8_000_000), at(now));
+        }
+        sent.extend(drain(&mut registry, at(now)).iter().map(|_| now));
+    }
+    assert_eq!(sent, measured);
 }
 
 #[test]
