@@ -14,7 +14,7 @@ use crate::link::{RunningLink, Snapshot};
 use crate::pace::{Pace, Processor};
 use crate::packet::WirePacket;
 use crate::port::{Backend, Monitor, Port, PortConfig};
-use crate::report::Report;
+use crate::report::{Distribution, Report};
 use crate::timing::Scheduling;
 
 /// An emulated link: its name in reports and its two ends.
@@ -106,15 +106,18 @@ impl Emulator {
             }
         }
         let [up, down] = snapshot.counters;
+        let [up_delays, down_delays] = snapshot.delays;
         let [up_reads, down_reads] = snapshot.reads;
         Report {
             name: self.name.clone(),
             elapsed: snapshot.elapsed,
-            lateness: snapshot.lateness.distribution(),
-            intake_gap: snapshot.intake_gap.distribution(),
+            lateness: Distribution::of(&snapshot.lateness),
+            intake_gap: Distribution::of(&snapshot.intake_gap),
             drops: snapshot.drops,
             up,
             down,
+            up_delays,
+            down_delays,
             up_reads,
             down_reads,
             cpu: snapshot.cpu,

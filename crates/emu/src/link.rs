@@ -3,12 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use midspan_path::{Counters, Direction, Link};
+use midspan_path::{Counters, Direction, Link, Times};
 use midspan_units::{Span, Time};
 
 use crate::packet::WirePacket;
 use crate::port::{Intake, Port};
-use crate::report::{Drops, Times, since};
+use crate::report::{Drops, since};
 use crate::segment::{self, Refused};
 use crate::timing;
 use crate::train::Train;
@@ -56,6 +56,7 @@ pub(crate) struct Snapshot {
     pub(crate) intake_gap: Times,
     pub(crate) drops: Drops,
     pub(crate) counters: [Counters; 2],
+    pub(crate) delays: [Times; 2],
     pub(crate) reads: [u64; 2],
     pub(crate) failure: Option<String>,
 }
@@ -70,6 +71,7 @@ impl Snapshot {
             intake_gap: Times::new(),
             drops: Drops::default(),
             counters: [Counters::default(), Counters::default()],
+            delays: [Times::new(), Times::new()],
             reads: [0, 0],
             failure: Some("its thread has died".into()),
         }
@@ -217,6 +219,7 @@ impl RunningLink {
                 .lanes
                 .each_ref()
                 .map(|lane| since(&lane.direction.counters(), &lane.baseline)),
+            delays: self.lanes.each_ref().map(|lane| lane.direction.delays().clone()),
             failure: measured.failure.clone(),
         }
     }
@@ -232,6 +235,7 @@ impl RunningLink {
         measured.reads = [0, 0];
         for lane in &mut self.lanes {
             lane.baseline = lane.direction.counters();
+            lane.direction.restart_delays();
         }
     }
 }

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use hdrhistogram::Histogram;
-use midspan_path::Counters;
+use midspan_path::{Counters, Times};
 use midspan_units::Span;
 
 use crate::timing::Scheduling;
@@ -27,6 +26,11 @@ pub struct Report {
     pub up: Counters,
     /// What the elements from the server towards the UE did.
     pub down: Counters,
+    /// How long packets from the UE towards the server took beyond the elements' base delays, as the
+    /// path intended; the emulator's own lateness is not in it.
+    pub up_delays: Times,
+    /// The same from the server towards the UE.
+    pub down_delays: Times,
     /// Packets and super-packets read from the left port. Fewer than the packets that went up when
     /// the kernel handed super-packets over whole.
     pub up_reads: u64,
@@ -53,6 +57,18 @@ pub struct Distribution {
     pub p999: Span,
     /// Worst.
     pub max: Span,
+}
+
+impl Distribution {
+    pub(crate) fn of(times: &Times) -> Distribution {
+        Distribution {
+            count: times.count(),
+            p50: times.at(0.5),
+            p99: times.at(0.99),
+            p999: times.at(0.999),
+            max: times.max(),
+        }
+    }
 }
 
 /// Packets lost by the emulator or the kernel rather than by an element.
@@ -145,39 +161,6 @@ impl Report {
     }
 }
 
-/// A histogram of times in nanoseconds: two significant digits, up to a minute, of fixed size.
-#[derive(Debug, Clone)]
-pub(crate) struct Times(Histogram<u64>);
-
-impl Times {
-    pub(crate) fn new() -> Times {
-        let histogram = Histogram::new_with_bounds(1, 60_000_000_000, 2);
-        Times(histogram.expect("the bounds are constants that the histogram accepts"))
-    }
-
-    pub(crate) fn record(&mut self, time: Span) {
-        self.0.saturating_record(time.as_nanos());
-    }
-
-    pub(crate) fn reset(&mut self) {
-        self.0.reset();
-    }
-
-    pub(crate) fn distribution(&self) -> Distribution {
-        if self.0.is_empty() {
-            return Distribution::default();
-        }
-        let at = |quantile| Span::from_nanos(self.0.value_at_quantile(quantile));
-        Distribution {
-            count: self.0.len(),
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: Span::from_nanos(self.0.max()),
-        }
-    }
-}
-
 /// What `counters` counted since they were `earlier`. What is queued stays what it is now.
 pub(crate) fn since(counters: &Counters, earlier: &Counters) -> Counters {
     let dropped = counters.dropped.iter().map(|(&cause, &count)| {
@@ -205,11 +188,13 @@ mod tests {
         Report {
             name: "wide".into(),
             elapsed: Span::from_secs(1),
-            lateness: lateness.distribution(),
+            lateness: Distribution::of(&lateness),
             intake_gap: Distribution::default(),
             drops: Drops::default(),
             up: Counters::default(),
             down: Counters::default(),
+            up_delays: Times::new(),
+            down_delays: Times::new(),
             up_reads: 0,
             down_reads: 0,
             cpu: Span::from_millis(250),

@@ -1,8 +1,8 @@
 //! What the emulated links say of a run, in the record's words.
 
 use midspan_emu::Report;
-use midspan_path::Counters;
-use midspan_scenario::record::{DirectionRecord, LatenessRecord, LinkRecord};
+use midspan_path::{Counters, Times};
+use midspan_scenario::record::{DelayRecord, DirectionRecord, LatenessRecord, LinkRecord};
 use midspan_units::Span;
 
 use crate::topology::ShortestRtts;
@@ -45,12 +45,12 @@ fn record(link: &str, report: &Report) -> LinkRecord {
             max_us: micros(lateness.max),
         },
         unintended_drops: report.drops.total(),
-        up: direction(&report.up),
-        down: direction(&report.down),
+        up: direction(&report.up, &report.up_delays),
+        down: direction(&report.down, &report.down_delays),
     }
 }
 
-fn direction(counters: &Counters) -> DirectionRecord {
+fn direction(counters: &Counters, delays: &Times) -> DirectionRecord {
     DirectionRecord {
         packets_in: counters.packets_in,
         packets_out: counters.packets_out,
@@ -61,5 +61,6 @@ fn direction(counters: &Counters) -> DirectionRecord {
             .map(|(cause, count)| ((*cause).to_owned(), *count))
             .collect(),
         marked: counters.marked,
+        delay: DelayRecord::of(delays),
     }
 }

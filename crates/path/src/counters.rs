@@ -16,7 +16,7 @@ pub struct Counters {
     pub packets_queued: u64,
     /// Bytes of these.
     pub bytes_queued: u64,
-    /// Packets dropped by intent, by cause: `queue`, `red`, `ecn-threshold`, `loss`,
+    /// Packets dropped by intent, by cause: `queue`, `red`, `ecn-threshold`, `codel`, `loss`,
     /// `gilbert-elliott`, `policer`, `rlc-buffer`. A cause that never struck is not listed.
     pub dropped: BTreeMap<&'static str, u64>,
     /// Packets marked congestion-experienced that were not so before.

@@ -1,10 +1,10 @@
 use std::collections::VecDeque;
 
-use midspan_units::Time;
+use midspan_units::{Span, Time};
 
 use crate::element::{AnyElement, Element};
 use crate::spec::{self, ElementSpec, SpecError};
-use crate::{Counters, Packet, Traces};
+use crate::{Counters, Ecn, Packet, Times, Traces};
 
 /// One direction of a link: a chain of elements that packets cross in the order given.
 ///
@@ -32,7 +32,7 @@ use crate::{Counters, Packet, Traces};
 /// # Ok::<(), midspan_path::SpecError>(())
 /// ```
 pub struct Direction<P> {
-    elements: Vec<AnyElement<P>>,
+    elements: Vec<AnyElement<Stamped<P>>>,
     /// When each element is due: a copy that is quick to search.
     due: Vec<Time>,
     /// Packets that have left but were not yet collected, in the order of time.
@@ -41,6 +41,16 @@ pub struct Direction<P> {
     /// The latest moment at which anything has happened.
     clock: Time,
     counters: Flow,
+    /// What every packet takes.
+    base_delay: Span,
+    /// What packets took beyond that.
+    delays: Times,
+}
+
+/// A packet and when it came in.
+struct Stamped<P> {
+    at: Time,
+    packet: P,
 }
 
 #[derive(Default)]
@@ -63,6 +73,8 @@ impl<P: Packet> Direction<P> {
             departed_bytes: 0,
             clock: Time::ZERO,
             counters: Flow::default(),
+            base_delay: specs.iter().map(ElementSpec::base_delay).sum(),
+            delays: Times::new(),
         })
     }
 
@@ -73,7 +85,7 @@ impl<P: Packet> Direction<P> {
         self.clock = self.clock.max(now);
         self.counters.packets_in += 1;
         self.counters.bytes_in += u64::from(packet.wire_bytes());
-        self.pass(0, self.clock, packet);
+        self.pass(0, self.clock, Stamped { at: self.clock, packet });
     }
 
     /// When [`Direction::dequeue`] should next be called: never later than the next departure,
@@ -98,6 +110,18 @@ impl<P: Packet> Direction<P> {
         self.counters.packets_out += 1;
         self.counters.bytes_out += bytes;
         Some((at, packet))
+    }
+
+    /// How long packets took from one end to the other beyond the elements' base delays: in queues, in
+    /// transmission, or held back. Of all that came out at the far end since the last
+    /// [`Direction::restart_delays`].
+    pub fn delays(&self) -> &Times {
+        &self.delays
+    }
+
+    /// Forgets the delays so far.
+    pub fn restart_delays(&mut self) {
+        self.delays.reset();
     }
 
     /// What this direction has done so far.
@@ -132,7 +156,7 @@ impl<P: Packet> Direction<P> {
     }
 
     /// A packet comes to the element at `index`, and goes as far as it gets at once.
-    fn pass(&mut self, index: usize, at: Time, mut packet: P) {
+    fn pass(&mut self, index: usize, at: Time, mut packet: Stamped<P>) {
         for (element, due) in self.elements[index..].iter_mut().zip(&mut self.due[index..]) {
             match element.enter(at, packet) {
                 Some(passed) => packet = passed,
@@ -142,8 +166,27 @@ impl<P: Packet> Direction<P> {
                 }
             }
         }
+        self.delays.record(at.since(packet.at).saturating_sub(self.base_delay));
         self.departed_bytes += u64::from(packet.wire_bytes());
-        self.departed.push_back((at, packet));
+        self.departed.push_back((at, packet.packet));
+    }
+}
+
+impl<P: Packet> Packet for Stamped<P> {
+    fn wire_bytes(&self) -> u32 {
+        self.packet.wire_bytes()
+    }
+
+    fn burst(&self) -> u64 {
+        self.packet.burst()
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.packet.ecn()
+    }
+
+    fn mark_ce(&mut self) {
+        self.packet.mark_ce();
     }
 }
 
@@ -183,6 +226,18 @@ mod tests {
         link.enqueue(micros(5), TestPacket::new(2, 40));
         let times: Vec<Time> = drain(&mut link).into_iter().map(|(at, _)| at).collect();
         assert_eq!(times, [micros(30), micros(30)]);
+    }
+
+    #[test]
+    fn delays_are_what_queues_and_transmission_took() {
+        let mut link = direction("{ delay = '1 ms' }, { rate = { rate = '12 Mbit/s' } }");
+        (0..3).for_each(|number| link.enqueue(micros(0), TestPacket::new(number, 1500)));
+        drain(&mut link);
+        let near = |span: Span, micros: u64| span.as_micros().abs_diff(micros) <= micros / 100;
+        let delays = link.delays();
+        assert!(delays.count() == 3 && near(delays.mean(), 2_000) && near(delays.max(), 3_000));
+        link.restart_delays();
+        assert_eq!(link.delays().count(), 0);
     }
 
     #[test]

@@ -27,10 +27,11 @@ mod random;
 mod spec;
 #[cfg(test)]
 mod testing;
+mod times;
 mod trace;
 mod unit;
 
-pub use aqm::{AqmSpec, EcnThresholdSpec, RedSpec};
+pub use aqm::{AqmSpec, CodelSpec, EcnThresholdSpec, RedSpec};
 pub use cellular::CellularSpec;
 pub use counters::Counters;
 pub use direction::Direction;
@@ -41,5 +42,6 @@ pub use link::{Link, LinkSpec, Path, base_rtt};
 pub use packet::{Ecn, Packet};
 pub use queue::QueueSpec;
 pub use spec::{ElementSpec, SpecError, check};
+pub use times::Times;
 pub use trace::{Trace, TraceError, Traces};
 pub use unit::Unit;

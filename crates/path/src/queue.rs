@@ -37,7 +37,8 @@ impl QueueSpec {
 
 /// A first-in first-out queue with a limit and, if wanted, active management.
 pub(crate) struct Queue<P> {
-    packets: VecDeque<P>,
+    /// Each with the time at which it came.
+    packets: VecDeque<(Time, P)>,
     bytes: u64,
     limit: QueueSpec,
     aqm: Option<Aqm>,
@@ -80,11 +81,31 @@ impl<P: Packet> Queue<P> {
             self.marked += 1;
         }
         self.bytes = bytes;
-        self.packets.push_back(packet);
+        self.packets.push_back((now, packet));
     }
 
-    pub(crate) fn front(&self) -> Option<&P> {
-        self.packets.front()
+    /// The packet to be sent from `now` on. Call once before it is: active management may drop some
+    /// that were before it.
+    pub(crate) fn head(&mut self, now: Time) -> Option<&P> {
+        while let (Some(aqm), Some((since, packet))) = (&mut self.aqm, self.packets.front_mut()) {
+            let (bytes, ecn) = (u64::from(packet.wire_bytes()), packet.ecn());
+            match aqm.departure(now, now.since(*since), self.bytes - bytes, ecn) {
+                Verdict::Pass => break,
+                Verdict::Mark => {
+                    if ecn != Ecn::Ce {
+                        packet.mark_ce();
+                        self.marked += 1;
+                    }
+                    break;
+                }
+                Verdict::Drop => {
+                    self.managed_away += 1;
+                    self.bytes -= bytes;
+                    self.packets.pop_front();
+                }
+            }
+        }
+        Some(&self.packets.front()?.1)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -93,7 +114,7 @@ impl<P: Packet> Queue<P> {
 
     /// The packet at the head, whose last bit has left at `now`.
     pub(crate) fn pop(&mut self, now: Time) -> Option<P> {
-        let packet = self.packets.pop_front()?;
+        let (_, packet) = self.packets.pop_front()?;
         self.bytes -= u64::from(packet.wire_bytes());
         if self.packets.is_empty()
             && let Some(aqm) = &mut self.aqm

@@ -179,7 +179,7 @@ mod tests {
             "up = [{ dealy = '1 ms' }]",
             "up = [{ loss = { share = '1 %', units = 'packet' } }]",
             "up = [{ rate = { rate = '1 Gbit/s', queue = { byte = '1 KB' } } }]",
-            "up = [{ rate = { rate = '1 Gbit/s', aqm = { codel = {} } } }]",
+            "up = [{ rate = { rate = '1 Gbit/s', aqm = { pie = {} } } }]",
             "up = [{ delay = '1 ms', loss = { share = '1 %' } }]",
             "sideways = []",
         ] {

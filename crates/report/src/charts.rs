@@ -84,7 +84,13 @@ impl Source<'_> {
             Entry::Measured(stats) => Value::Measured {
                 mean: stats.mean,
                 spread: stats.deviation.unwrap_or(0.0),
-                runs: view::run_values(self.records, &cell.labels, variant, self.metric),
+                runs: view::run_values(
+                    self.scenario,
+                    self.records,
+                    &cell.labels,
+                    variant,
+                    self.metric,
+                ),
             },
             Entry::Absent => Value::Missing(""),
             _ => Value::Missing(entry.spelled_out()),

@@ -101,10 +101,7 @@ impl<'a> Table<'a> {
                 _ => None,
             })
             .collect();
-        let of = match self.metric.quantity() {
-            Quantity::Rate => "runs",
-            Quantity::Duration => "transfers",
-        };
+        let of = if self.metric.is_of_bulk() { "runs" } else { "transfers" };
         let what = match (sizes.iter().min(), sizes.iter().max()) {
             (_, None | Some(0 | 1)) => String::new(),
             (Some(least), Some(most)) if least < most => {

@@ -13,6 +13,10 @@ use crate::number::{Quantity, shortest};
 pub(crate) enum Metric {
     /// What the receiving application read in a time.
     Goodput,
+    /// How long packets waited on the access link, on the mean.
+    Queueing,
+    /// The same at the 95th percentile.
+    Queueing95,
     /// Until the receiving application had the last byte.
     Received,
     /// Until the initiator's connection had closed in order.
@@ -31,16 +35,28 @@ impl Metric {
         if has(|workload| matches!(workload, Workload::Bulk(_))) {
             metrics.push(Metric::Goodput);
         }
+        if has_radio_queue(scenario) {
+            metrics.extend([Metric::Queueing, Metric::Queueing95]);
+        }
         if has(|workload| matches!(workload, Workload::Transfer(_))) {
             metrics.extend([Metric::Received, Metric::Closed, Metric::Acknowledged]);
         }
         metrics
     }
 
+    /// Whether flows that send for a time have it, and not transfers.
+    pub(crate) fn is_of_bulk(self) -> bool {
+        matches!(self, Metric::Goodput | Metric::Queueing | Metric::Queueing95)
+    }
+
     pub(crate) fn quantity(self) -> Quantity {
         match self {
             Metric::Goodput => Quantity::Rate,
-            Metric::Received | Metric::Closed | Metric::Acknowledged => Quantity::Duration,
+            Metric::Queueing
+            | Metric::Queueing95
+            | Metric::Received
+            | Metric::Closed
+            | Metric::Acknowledged => Quantity::Duration,
         }
     }
 
@@ -48,6 +64,8 @@ impl Metric {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Metric::Goodput => "Goodput",
+            Metric::Queueing => "Queueing delay, mean",
+            Metric::Queueing95 => "Queueing delay, 95th percentile",
             Metric::Received => "Time to last byte received",
             Metric::Closed => "Time to orderly close",
             Metric::Acknowledged => "Time to last byte acknowledged",
@@ -60,6 +78,10 @@ impl Metric {
             Metric::Goodput => {
                 "What the receiving application read per second, warm-up left out, all flows \
                  together."
+            }
+            Metric::Queueing | Metric::Queueing95 => {
+                "Of the data's packets on the access link: from coming to it until having left it, less \
+                 its fixed delay. Transmission is in it."
             }
             Metric::Received => {
                 "From the call of connect until the receiving application had read the last byte: \
@@ -81,13 +103,15 @@ impl Metric {
     pub(crate) fn gain(self, summary: &VariantSummary) -> Option<Gain> {
         match self {
             Metric::Goodput | Metric::Received => summary.gain,
-            Metric::Closed | Metric::Acknowledged => None,
+            Metric::Queueing | Metric::Queueing95 | Metric::Closed | Metric::Acknowledged => None,
         }
     }
 
     fn stats(self, summary: &VariantSummary) -> Option<Stats> {
         match self {
             Metric::Goodput => summary.goodput_bps,
+            Metric::Queueing => Some(summary.queueing?.mean_s),
+            Metric::Queueing95 => Some(summary.queueing?.p95_s),
             Metric::Received => Some(summary.transfers?.received_s),
             Metric::Closed => Some(summary.transfers?.closed_s),
             Metric::Acknowledged => Some(summary.transfers?.acknowledged_s),
@@ -95,18 +119,31 @@ impl Metric {
     }
 
     /// The numbers that one run gave.
-    fn values(self, run: &Measurement) -> Vec<f64> {
+    fn values(self, run: &Measurement, direction: Direction) -> Vec<f64> {
         let times = |time: fn(&midspan_scenario::record::TransferRecord) -> f64| {
             run.transfers.iter().map(time).collect()
+        };
+        let waited = |value: fn(&midspan_scenario::record::DelayRecord) -> f64| {
+            run.queueing(direction).map(value).into_iter().collect()
         };
         match self {
             Metric::Goodput if run.transfers.is_empty() => vec![run.goodput_bps],
             Metric::Goodput => Vec::new(),
+            Metric::Queueing => waited(|delay| delay.mean_us / 1e6),
+            Metric::Queueing95 => waited(|delay| delay.p95_us / 1e6),
             Metric::Received => times(|transfer| transfer.received_s),
             Metric::Closed => times(|transfer| transfer.closed_s),
             Metric::Acknowledged => times(|transfer| transfer.acknowledged_s),
         }
     }
+}
+
+/// Whether data waits for a cellular link, so that how long it does is worth a table.
+fn has_radio_queue(scenario: &Scenario) -> bool {
+    scenario.cells().iter().any(|cell| {
+        matches!(cell.spec.workload, Workload::Bulk(_))
+            && cell.spec.path.access.traces().next().is_some()
+    })
 }
 
 /// What there is to show for one variant in one cell.
@@ -165,18 +202,23 @@ impl Entry {
 /// Each number that the measured runs of `variant` in a cell gave, in the runs' order. Of a run
 /// that was repeated only the last record counts.
 pub(crate) fn run_values(
+    scenario: &Scenario,
     records: &[Record],
     labels: &BTreeMap<String, String>,
     variant: Variant,
     metric: Metric,
 ) -> Vec<f64> {
+    let cell = scenario.cells().iter().find(|cell| cell.labels == *labels);
+    let Some(direction) = cell.map(|cell| cell.spec.workload.direction()) else {
+        return Vec::new();
+    };
     let runs: BTreeMap<u32, &Record> = records
         .iter()
         .filter(|record| record.cell == *labels && record.variant == variant)
         .map(|record| (record.repetition, record))
         .collect();
     let measured = runs.values().filter_map(|record| record.measurement());
-    let values = measured.flat_map(|run| metric.values(run));
+    let values = measured.flat_map(|run| metric.values(run, direction));
     values.filter(|value| value.is_finite()).collect()
 }
 
@@ -287,10 +329,7 @@ pub(crate) fn axis_name(axis: &str) -> String {
 
 /// Who sends, if it is the same in all of the scenario's cells.
 pub(crate) fn common_direction(scenario: &Scenario) -> Option<Direction> {
-    let mut directions = scenario.cells().iter().map(|cell| match &cell.spec.workload {
-        Workload::Bulk(bulk) => bulk.direction,
-        Workload::Transfer(transfer) => transfer.direction,
-    });
+    let mut directions = scenario.cells().iter().map(|cell| cell.spec.workload.direction());
     let first = directions.next()?;
     directions.all(|direction| direction == first).then_some(first)
 }

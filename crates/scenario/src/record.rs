@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use midspan_path::Times;
+use midspan_units::Span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::Direction;
 
 /// The version of the record's schema. Readers refuse what they do not know.
 pub const SCHEMA: u32 = 1;
@@ -98,6 +102,19 @@ impl Record {
 }
 
 impl Measurement {
+    /// How long the data waited on the access link, which is where radio is; none on transfers.
+    pub fn queueing(&self, direction: Direction) -> Option<&DelayRecord> {
+        if !self.transfers.is_empty() {
+            return None;
+        }
+        let access = self.links.iter().find(|link| link.link == "access")?;
+        let data = match direction {
+            Direction::Upload => &access.up,
+            Direction::Download => &access.down,
+        };
+        data.delay.as_ref()
+    }
+
     fn is_possible(&self) -> bool {
         self.goodput_bps >= 0.0 && self.acknowledged_bps >= 0.0 && self.measured_s > 0.0
     }
@@ -267,6 +284,39 @@ pub struct DirectionRecord {
     pub dropped: BTreeMap<String, u64>,
     /// Packets that elements marked congestion-experienced.
     pub marked: u64,
+    /// How long packets took beyond the elements' base delays; none where none came through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<DelayRecord>,
+}
+
+/// Distribution of the time that packets took across a link beyond the base delays of its elements:
+/// in queues, in transmission, or held back. Microseconds, to two digits.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct DelayRecord {
+    /// Mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 95th percentile.
+    pub p95_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// Worst.
+    pub max_us: f64,
+}
+
+impl DelayRecord {
+    /// What was measured; none of nothing.
+    pub fn of(delays: &Times) -> Option<DelayRecord> {
+        let micros = |span: Span| span.as_nanos() as f64 / 1e3;
+        (delays.count() > 0).then(|| DelayRecord {
+            mean_us: micros(delays.mean()),
+            p50_us: micros(delays.at(0.5)),
+            p95_us: micros(delays.at(0.95)),
+            p99_us: micros(delays.at(0.99)),
+            max_us: micros(delays.max()),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -292,6 +342,7 @@ mod tests {
                 bytes_out: 1_492_500,
                 dropped: BTreeMap::from([("loss".into(), 5)]),
                 marked: 0,
+                delay: Some(DelayRecord { mean_us: 1.5, ..DelayRecord::default() }),
             },
             down: DirectionRecord::default(),
         };

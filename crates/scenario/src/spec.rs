@@ -46,6 +46,16 @@ pub enum Workload {
     Transfer(Transfer),
 }
 
+impl Workload {
+    /// Who sends.
+    pub fn direction(&self) -> Direction {
+        match self {
+            Workload::Bulk(bulk) => bulk.direction,
+            Workload::Transfer(transfer) => transfer.direction,
+        }
+    }
+}
+
 /// Parallel flows that send as fast as they can, for a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

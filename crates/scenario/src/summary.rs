@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::record::{Backend, Measurement, Outcome, Record, Variant};
-use crate::{Reported, Scenario, Stats};
+use crate::record::{Backend, DelayRecord, Measurement, Outcome, Record, Variant};
+use crate::{Direction, Reported, Scenario, Stats};
 
 /// What the runs of one scenario on one backend came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -55,6 +55,8 @@ pub struct VariantSummary {
     pub acknowledged_bps: Option<Stats>,
     /// [`Measurement::sender_retransmits`] over the runs.
     pub sender_retransmits: Option<Stats>,
+    /// How long the data waited on the access link; none on transfers.
+    pub queueing: Option<Queueing>,
     /// Times over all transfers of all runs; none on bulk workloads.
     pub transfers: Option<TransferSummary>,
     /// How much better than no proxy; none for [`Variant::None`] itself and where no repetition
@@ -62,6 +64,20 @@ pub struct VariantSummary {
     pub gain: Option<Gain>,
     /// What the paper reports for this variant here.
     pub reported: Vec<Reported>,
+}
+
+/// How long the data's packets waited on the access link: the time across it beyond the base delays
+/// of its elements. Each statistic is over the runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Queueing {
+    /// The runs' means, in seconds.
+    pub mean_s: Stats,
+    /// The runs' 95th percentiles, in seconds.
+    pub p95_s: Stats,
+    /// Power (the `natcp` paper, section 1): goodput over the mean, in bit/s per second.
+    pub power: Stats,
+    /// Goodput over the 95th percentile, in bit/s per second.
+    pub power95: Stats,
 }
 
 /// Times of transfers in seconds from the call of `connect`, as in [`crate::record::TransferRecord`].
@@ -165,6 +181,7 @@ impl Summary {
             .cells()
             .iter()
             .map(|cell| {
+                let direction = cell.spec.workload.direction();
                 let of = |variant| of_variant(&runs, &cell.labels, variant);
                 let none = of(Variant::None);
                 let recorded = runs.keys().filter(|(labels, ..)| **labels == cell.labels);
@@ -178,7 +195,7 @@ impl Summary {
                     .into_iter()
                     .map(|variant| VariantSummary {
                         reported: scenario.reported_for(&cell.labels, variant).cloned().collect(),
-                        ..VariantSummary::of(variant, &of(variant), &none)
+                        ..VariantSummary::of(variant, &of(variant), &none, direction)
                     })
                     .collect();
                 let counts = variants.iter().map(|variant| variant.counts).sum();
@@ -206,7 +223,12 @@ impl CellSummary {
 }
 
 impl VariantSummary {
-    fn of(variant: Variant, runs: &[&Record], none: &[&Record]) -> VariantSummary {
+    fn of(
+        variant: Variant,
+        runs: &[&Record],
+        none: &[&Record],
+        direction: Direction,
+    ) -> VariantSummary {
         let measured: Vec<&Measurement> = runs.iter().filter_map(|run| run.measurement()).collect();
         let bulk: Vec<&&Measurement> =
             measured.iter().filter(|measurement| measurement.transfers.is_empty()).collect();
@@ -229,10 +251,30 @@ impl VariantSummary {
             goodput_bps: over_bulk(|measurement| measurement.goodput_bps),
             acknowledged_bps: over_bulk(|measurement| measurement.acknowledged_bps),
             sender_retransmits: Stats::of(&retransmits),
+            queueing: Queueing::of(&measured, direction),
             transfers: TransferSummary::of(&measured),
             gain: if variant == Variant::None { None } else { Gain::of(runs, none) },
             reported: Vec::new(),
         }
+    }
+}
+
+impl Queueing {
+    fn of(measured: &[&Measurement], direction: Direction) -> Option<Queueing> {
+        let over = |value: fn(&Measurement, &DelayRecord) -> f64| {
+            let values: Vec<f64> = measured
+                .iter()
+                .filter_map(|run| Some(value(run, run.queueing(direction)?)))
+                .filter(|value| value.is_finite())
+                .collect();
+            Stats::of(&values)
+        };
+        Some(Queueing {
+            mean_s: over(|_, delay| delay.mean_us / 1e6)?,
+            p95_s: over(|_, delay| delay.p95_us / 1e6)?,
+            power: over(|run, delay| run.goodput_bps / (delay.mean_us / 1e6))?,
+            power95: over(|run, delay| run.goodput_bps / (delay.p95_us / 1e6))?,
+        })
     }
 }
 

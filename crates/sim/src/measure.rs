@@ -1,7 +1,9 @@
 //! From sockets and links to the words of a record.
 
-use midspan_path::Counters;
-use midspan_scenario::record::{DirectionRecord, LatenessRecord, LegRecord, LinkRecord, Variant};
+use midspan_path::{Counters, Times};
+use midspan_scenario::record::{
+    DelayRecord, DirectionRecord, LatenessRecord, LegRecord, LinkRecord, Variant,
+};
 use midspan_tcp::Endpoint;
 
 use crate::setup::{MEC, UE};
@@ -43,27 +45,25 @@ pub(crate) fn legs(world: &World, variant: Variant) -> Vec<LegRecord> {
         .collect()
 }
 
-/// What the links have done since `before`.
-pub(crate) fn links(
-    before: &[(Counters, Counters)],
-    after: &[(Counters, Counters)],
-) -> Vec<LinkRecord> {
+/// What the links have done since `before`, which is when their delays were restarted.
+pub(crate) fn links(before: &[(Counters, Counters)], world: &World) -> Vec<LinkRecord> {
     let names = ["access", "wide"];
     before
         .iter()
-        .zip(after)
+        .zip(world.counters())
+        .zip(world.delays())
         .zip(names)
-        .map(|((before, after), name)| LinkRecord {
+        .map(|(((before, after), delays), name)| LinkRecord {
             link: name.to_owned(),
             lateness: LatenessRecord::default(),
             unintended_drops: 0,
-            up: direction(&before.0, &after.0),
-            down: direction(&before.1, &after.1),
+            up: direction(&before.0, &after.0, delays.0),
+            down: direction(&before.1, &after.1, delays.1),
         })
         .collect()
 }
 
-fn direction(before: &Counters, after: &Counters) -> DirectionRecord {
+fn direction(before: &Counters, after: &Counters, delays: &Times) -> DirectionRecord {
     let dropped = |(cause, count): (&&'static str, &u64)| {
         let count = count - before.dropped.get(cause).copied().unwrap_or(0);
         (count > 0).then(|| ((*cause).to_owned(), count))
@@ -74,5 +74,6 @@ fn direction(before: &Counters, after: &Counters) -> DirectionRecord {
         bytes_out: after.bytes_out - before.bytes_out,
         dropped: after.dropped.iter().filter_map(dropped).collect(),
         marked: after.marked - before.marked,
+        delay: DelayRecord::of(delays),
     }
 }

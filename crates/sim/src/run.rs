@@ -142,6 +142,7 @@ impl Run<'_> {
         let begin = self.world.now;
         self.world.run(begin + bulk.warmup, |_| false);
         let (before, links_before) = (self.look(&flows, upload), self.world.counters());
+        self.world.restart_delays();
         self.world.run(begin + bulk.time, |_| false);
         let after = self.look(&flows, upload);
         let seconds = bulk.time.saturating_sub(bulk.warmup).as_secs_f64();
@@ -157,7 +158,7 @@ impl Run<'_> {
             flows_bps,
             transfers: Vec::new(),
             legs: measure::legs(&self.world, self.variant),
-            links: measure::links(&links_before, &self.world.counters()),
+            links: measure::links(&links_before, &self.world),
         })
     }
 
@@ -232,7 +233,7 @@ impl Run<'_> {
             flows_bps: Vec::new(),
             transfers: records,
             legs,
-            links: measure::links(&before, &self.world.counters()),
+            links: measure::links(&before, &self.world),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Hosts in a row, the links between them, the sockets on them, and the order of events.
 
 use midspan_cc::Control;
-use midspan_path::{Counters, Path};
+use midspan_path::{Counters, Path, Times};
 use midspan_tcp::{Config, Endpoint};
 use midspan_units::Time;
 
@@ -101,6 +101,19 @@ impl World {
     /// The counters of each link: up, down.
     pub(crate) fn counters(&self) -> Vec<(Counters, Counters)> {
         self.path.links.iter().map(|link| (link.up.counters(), link.down.counters())).collect()
+    }
+
+    /// The delays on each link: up, down.
+    pub(crate) fn delays(&self) -> impl Iterator<Item = (&Times, &Times)> {
+        self.path.links.iter().map(|link| (link.up.delays(), link.down.delays()))
+    }
+
+    /// Forgets the delays so far.
+    pub(crate) fn restart_delays(&mut self) {
+        for link in &mut self.path.links {
+            link.up.restart_delays();
+            link.down.restart_delays();
+        }
     }
 
     /// Opens a connection from `from` to `to`, where nothing listens before, and answers its two

@@ -1,6 +1,7 @@
 //! Active queue management: drop or mark before the queue is full.
 
 mod average;
+mod codel;
 mod ecn_threshold;
 mod red;
 
@@ -9,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Ecn;
 use crate::random::Random;
+use codel::Codel;
+pub use codel::CodelSpec;
 use ecn_threshold::EcnThreshold;
 pub use ecn_threshold::EcnThresholdSpec;
 use red::Red;
@@ -22,6 +25,8 @@ pub enum AqmSpec {
     Red(RedSpec),
     /// Deterministic ECN marking above a threshold of the average queue.
     EcnThreshold(EcnThresholdSpec),
+    /// Controlled delay.
+    Codel(CodelSpec),
 }
 
 impl AqmSpec {
@@ -29,6 +34,7 @@ impl AqmSpec {
         match self {
             AqmSpec::Red(spec) => spec.check(),
             AqmSpec::EcnThreshold(spec) => spec.check(),
+            AqmSpec::Codel(spec) => spec.check(),
         }
     }
 
@@ -42,11 +48,12 @@ impl AqmSpec {
                 *spec,
                 time_for(spec.typical_packet.as_bytes()),
             )),
+            AqmSpec::Codel(spec) => Aqm::Codel(Codel::new(*spec)),
         }
     }
 }
 
-/// What becomes of an arriving packet.
+/// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Pass,
@@ -57,6 +64,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Aqm {
     Red(Red),
     EcnThreshold(EcnThreshold),
+    Codel(Codel),
 }
 
 impl Aqm {
@@ -65,6 +73,16 @@ impl Aqm {
         match self {
             Aqm::Red(aqm) => aqm.arrival(now, queued, ecn),
             Aqm::EcnThreshold(aqm) => aqm.arrival(now, queued, ecn),
+            Aqm::Codel(_) => Verdict::Pass,
+        }
+    }
+
+    /// A packet with this ECN field that has waited for `sojourn` is about to be sent, with `behind`
+    /// bytes behind it. If it is dropped the next one is.
+    pub(crate) fn departure(&mut self, now: Time, sojourn: Span, behind: u64, ecn: Ecn) -> Verdict {
+        match self {
+            Aqm::Red(_) | Aqm::EcnThreshold(_) => Verdict::Pass,
+            Aqm::Codel(aqm) => aqm.departure(now, sojourn, behind, ecn),
         }
     }
 
@@ -73,6 +91,7 @@ impl Aqm {
         match self {
             Aqm::Red(aqm) => aqm.emptied(now),
             Aqm::EcnThreshold(aqm) => aqm.emptied(now),
+            Aqm::Codel(aqm) => aqm.emptied(),
         }
     }
 
@@ -81,6 +100,7 @@ impl Aqm {
         match self {
             Aqm::Red(_) => "red",
             Aqm::EcnThreshold(_) => "ecn-threshold",
+            Aqm::Codel(_) => "codel",
         }
     }
 }

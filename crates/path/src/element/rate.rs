@@ -56,7 +56,7 @@ impl<P: Packet> RateLink<P> {
 
     /// The packet at the head begins to be sent at `now` less [`Self::early`].
     fn send_head(&mut self, now: Time) {
-        let Some(packet) = self.queue.front() else {
+        let Some(packet) = self.queue.head(now) else {
             self.done = Time::MAX;
             return;
         };

@@ -50,8 +50,8 @@ pub(crate) struct TraceLink<P> {
     place: usize,
     /// What that chance has left.
     chance: u32,
-    /// What the packet at the head still needs.
-    head: u32,
+    /// What the packet at the head still needs; none before a chance has come to it.
+    head: Option<u32>,
 }
 
 impl<P: Packet> TraceLink<P> {
@@ -64,13 +64,13 @@ impl<P: Packet> TraceLink<P> {
             cycle: 0,
             place: 0,
             chance: CHANCE_BYTES,
-            head: 0,
+            head: None,
         }
     }
 
-    fn start_head(&mut self) {
-        self.head =
-            self.queue.front().map_or(0, |packet| packet.wire_bytes().saturating_add(TUN_HEADER));
+    /// What the packet needs that a chance comes to at `now`.
+    fn start_head(&mut self, now: Time) -> u32 {
+        self.queue.head(now).map_or(0, |packet| packet.wire_bytes().saturating_add(TUN_HEADER))
     }
 
     /// Goes to the first chance after `now`.
@@ -101,7 +101,6 @@ impl<P: Packet> Element<P> for TraceLink<P> {
         self.queue.offer(now, packet);
         if idle {
             self.seek(now);
-            self.start_head();
         }
         None
     }
@@ -116,13 +115,15 @@ impl<P: Packet> Element<P> for TraceLink<P> {
     }
 
     fn run(&mut self, now: Time) -> Option<P> {
-        let sent = self.head.min(self.chance);
-        self.head -= sent;
+        let need = self.head.take().unwrap_or_else(|| self.start_head(now));
+        let sent = need.min(self.chance);
         self.chance -= sent;
-        let packet = if self.head == 0 { self.queue.pop(now) } else { None };
-        if packet.is_some() {
-            self.start_head();
-        }
+        let packet = if sent == need {
+            self.queue.pop(now)
+        } else {
+            self.head = Some(need - sent);
+            None
+        };
         if self.chance == 0 {
             self.next_chance();
         }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::testing::TestPacket;
 use crate::{
-    AqmSpec, Ecn, EcnThresholdSpec, ElementSpec, GilbertElliottSpec, LateSpec, LossSpec,
+    AqmSpec, CodelSpec, Ecn, EcnThresholdSpec, ElementSpec, GilbertElliottSpec, LateSpec, LossSpec,
     PolicerSpec, QueueSpec, RateSpec, RedSpec, Retransmit, RlcSpec, Trace, TraceSpec, Traces, Unit,
 };
 
@@ -107,8 +107,20 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    pub(super) fn codel()(
+        target in 1u64..20_000_000,
+        over in 1u64..200_000_000,
+        typical_packet in bytes(),
+        ecn: bool,
+    ) -> AqmSpec {
+        let (target, interval) = (Span::from_nanos(target), Span::from_nanos(target + over));
+        AqmSpec::Codel(CodelSpec { target, interval, typical_packet, ecn })
+    }
+}
+
 pub(super) fn aqm() -> impl Strategy<Value = Option<AqmSpec>> {
-    prop::option::of(prop_oneof![red(), ecn_threshold()])
+    prop::option::of(prop_oneof![red(), ecn_threshold(), codel()])
 }
 
 prop_compose! {

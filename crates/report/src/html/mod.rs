@@ -142,10 +142,10 @@ fn troubles_of(report: &Report<'_>) -> Markup {
 /// Every metric's plots and table.
 fn results(report: &Report<'_>) -> Markup {
     let metrics = Metric::all_of(report.scenario);
-    let (rates, times): (Vec<Metric>, Vec<Metric>) =
-        metrics.into_iter().partition(|metric| *metric == Metric::Goodput);
+    let (bulk, times): (Vec<Metric>, Vec<Metric>) =
+        metrics.into_iter().partition(|metric| metric.is_of_bulk());
     html! {
-        @for metric in rates { (bar_section(report, metric)) }
+        @for metric in bulk { (bar_section(report, metric)) }
         @match charts::lines(report.scenario, &report.summary, &times) {
             Some(rows) => (line_section(report, &times, &rows)),
             None => @for metric in times { (bar_section(report, metric)) },
