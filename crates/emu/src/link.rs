@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use midspan_path::{Counters, Direction, Link, Times};
+use midspan_path::{Counters, Link, Times, Way};
 use midspan_units::{Span, Time};
 
 use crate::packet::WirePacket;
@@ -17,17 +17,17 @@ use crate::train::Train;
 /// whose packets go up, and 1 the right one, whose packets go down.
 pub(crate) struct RunningLink {
     lanes: [Lane; 2],
+    link: Link<WirePacket>,
     /// Number of the last packet or super-packet taken in.
     burst: u64,
     measured: Measured,
 }
 
-/// A port and the elements that its packets go through.
+/// A port, and what is known of the way that its packets go.
 struct Lane {
     port: Port,
     /// What is about to leave through the port, from the other lane's elements.
     train: Train,
-    direction: Direction<WirePacket>,
     /// Counters when measuring last began.
     baseline: Counters,
     /// Whether the port may have a packet for us.
@@ -78,22 +78,25 @@ impl Snapshot {
     }
 }
 
+/// Where the packets of each lane go.
+const WAYS: [Way; 2] = [Way::Up, Way::Down];
+
 /// Attempts to put a packet out when the kernel says that it has no room at present.
 const ATTEMPTS: usize = 3;
 
 impl RunningLink {
     pub(crate) fn new(ports: [Port; 2], link: Link<WirePacket>) -> RunningLink {
         let [left, right] = ports;
-        let lane = |port, direction| Lane {
+        let lane = |port| Lane {
             port,
             train: Train::default(),
-            direction,
             baseline: Counters::default(),
             readable: true,
             alive: true,
         };
         RunningLink {
-            lanes: [lane(left, link.up), lane(right, link.down)],
+            lanes: [lane(left), lane(right)],
+            link,
             burst: 0,
             measured: Measured {
                 since: timing::now(),
@@ -126,9 +129,9 @@ impl RunningLink {
                 let now = timing::now();
                 self.burst += 1;
                 self.measured.reads[side] += 1;
-                let direction = &mut lane.direction;
+                let link = &mut self.link;
                 let taken = segment::split(bytes, header, self.burst, |packet| {
-                    direction.enqueue(now, packet);
+                    link.enqueue(WAYS[side], now, packet);
                 });
                 match taken {
                     Ok(()) => {}
@@ -150,14 +153,14 @@ impl RunningLink {
 
     /// When a packet may be due, and in which lane.
     pub(crate) fn next_due(&self) -> Option<(Time, usize)> {
-        let due = |side: usize| self.lanes[side].direction.next_event().map(|time| (time, side));
+        let due = |side: usize| self.link.next_event(WAYS[side]).map(|time| (time, side));
         due(0).into_iter().chain(due(1)).min()
     }
 
     /// Puts the next packet of a lane that is due by `now` aboard a train, which departs first if
     /// the packet cannot join it.
     pub(crate) fn put_out(&mut self, from: usize, now: Time) {
-        if let Some((intended, packet)) = self.lanes[from].direction.dequeue(now) {
+        if let Some((intended, packet)) = self.link.dequeue(WAYS[from], now) {
             let to = 1 - from;
             if !self.lanes[to].train.admits(&packet) {
                 self.depart(to);
@@ -215,11 +218,9 @@ impl RunningLink {
             intake_gap: measured.intake_gap.clone(),
             drops: measured.drops,
             reads: measured.reads,
-            counters: self
-                .lanes
-                .each_ref()
-                .map(|lane| since(&lane.direction.counters(), &lane.baseline)),
-            delays: self.lanes.each_ref().map(|lane| lane.direction.delays().clone()),
+            counters: [0, 1]
+                .map(|side| since(&self.link.counters(WAYS[side]), &self.lanes[side].baseline)),
+            delays: WAYS.map(|way| self.link.delays(way).clone()),
             failure: measured.failure.clone(),
         }
     }
@@ -233,9 +234,9 @@ impl RunningLink {
         measured.intake_gap.reset();
         measured.drops = Drops::default();
         measured.reads = [0, 0];
-        for lane in &mut self.lanes {
-            lane.baseline = lane.direction.counters();
-            lane.direction.restart_delays();
+        for (lane, way) in self.lanes.iter_mut().zip(WAYS) {
+            lane.baseline = self.link.counters(way);
+            self.link.restart_delays(way);
         }
     }
 }

@@ -120,6 +120,25 @@ impl Packet for WirePacket {
         let sum = !u16::from_be_bytes([ip[10], ip[11]]);
         ip[10..12].copy_from_slice(&(!checksum::replace(sum, old, new)).to_be_bytes());
     }
+
+    fn is_pure_ack(&self) -> bool {
+        is_pure_ack(self.ip()).unwrap_or(false)
+    }
+}
+
+/// IPv6 extension headers do not occur on acknowledgements.
+fn is_pure_ack(ip: &[u8]) -> Option<bool> {
+    const TCP: u8 = 6;
+    /// FIN, SYN, RST and ACK.
+    const LOOKED_AT: u8 = 0x17;
+    const ACK: u8 = 0x10;
+    let (protocol, header) = match ip.first()? >> 4 {
+        4 => (*ip.get(9)?, usize::from(ip[0] & 0xf) * 4),
+        _ => (*ip.get(6)?, 40),
+    };
+    let (offset, flags) = (ip.get(header + 12)?, ip.get(header + 13)?);
+    let data_at = header + usize::from(offset >> 4) * 4;
+    Some(protocol == TCP && flags & LOOKED_AT == ACK && data_at == ip.len())
 }
 
 impl Drop for WirePacket {
@@ -157,5 +176,54 @@ impl Pool {
         self.held = self.held.saturating_sub(buffer.capacity());
         buffer.clear();
         self.free.push(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An IPv4 or IPv6 packet with a TCP header of 32 bytes.
+    fn packet(v6: bool, protocol: u8, flags: u8, payload: usize) -> WirePacket {
+        let mut bytes = if v6 { vec![0; 40] } else { vec![0; 20] };
+        let header = bytes.len();
+        if v6 {
+            bytes[0] = 0x60;
+            bytes[6] = protocol;
+        } else {
+            bytes[0] = 0x45;
+            bytes[9] = protocol;
+        }
+        bytes.extend([0; 32]);
+        bytes[header + 12] = 8 << 4;
+        bytes[header + 13] = flags;
+        bytes.extend(vec![0; payload]);
+        WirePacket::new(&bytes, &[], None, 0).unwrap()
+    }
+
+    #[test]
+    fn only_what_acknowledges_and_no_more_is_a_pure_acknowledgement() {
+        for v6 in [false, true] {
+            assert!(packet(v6, 6, 0x10, 0).is_pure_ack());
+            // ECN-Echo, CWR and PSH change nothing.
+            assert!(packet(v6, 6, 0xd8, 0).is_pure_ack());
+            assert!(!packet(v6, 6, 0x10, 1).is_pure_ack());
+            for flags in [0x12, 0x11, 0x14, 0x04, 0x00] {
+                assert!(!packet(v6, 6, flags, 0).is_pure_ack(), "{flags:#x}");
+            }
+            assert!(!packet(v6, 17, 0x10, 0).is_pure_ack());
+        }
+        assert!(!WirePacket::new(&[0x45, 0, 0], &[], None, 0).unwrap().is_pure_ack());
+    }
+
+    #[test]
+    fn a_mark_keeps_the_header_checksum_right() {
+        let mut marked = packet(false, 6, 0x10, 0);
+        let sum = !checksum::sum(&marked.ip()[..20]);
+        marked.ip_mut()[10..12].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(checksum::sum(&marked.ip()[..20]), 0xffff);
+        marked.mark_ce();
+        assert_eq!(marked.ecn(), Ecn::Ce);
+        assert_eq!(checksum::sum(&marked.ip()[..20]), 0xffff);
     }
 }

@@ -1,8 +1,10 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use midspan_units::{Span, Time};
 
 use crate::element::{AnyElement, Element};
+use crate::radio::Bearer;
 use crate::spec::{self, ElementSpec, SpecError};
 use crate::{Counters, Ecn, Packet, Times, Traces};
 
@@ -22,6 +24,7 @@ use crate::{Counters, Ecn, Packet, Times, Traces};
 /// #     fn burst(&self) -> u64 { 0 }
 /// #     fn ecn(&self) -> Ecn { Ecn::NotEct }
 /// #     fn mark_ce(&mut self) {}
+/// #     fn is_pure_ack(&self) -> bool { false }
 /// # }
 /// let delay = ElementSpec::Delay(Span::from_millis(10));
 /// let mut direction = Direction::new(&[delay], &Traces::new(), 1)?;
@@ -65,7 +68,17 @@ impl<P: Packet> Direction<P> {
     /// Builds the chain. `traces` holds every trace that the elements name; `seed` decides all
     /// randomness. An error names the first element that cannot be built and why.
     pub fn new(specs: &[ElementSpec], traces: &Traces, seed: u64) -> Result<Self, SpecError> {
-        let elements = spec::build(specs, traces, seed)?;
+        Self::looking_at(specs, traces, seed, None)
+    }
+
+    /// The same; a `wla` in it looks at `bearer`.
+    pub(crate) fn looking_at(
+        specs: &[ElementSpec],
+        traces: &Traces,
+        seed: u64,
+        bearer: Option<&Arc<Bearer>>,
+    ) -> Result<Self, SpecError> {
+        let elements = spec::build(specs, traces, seed, bearer)?;
         Ok(Direction {
             due: vec![Time::MAX; elements.len()],
             elements,
@@ -94,7 +107,20 @@ impl<P: Packet> Direction<P> {
         if let Some((at, _)) = self.departed.front() {
             return Some(*at);
         }
-        self.due.iter().copied().min().filter(|at| *at < Time::MAX)
+        Some(self.next_step()).filter(|at| *at < Time::MAX)
+    }
+
+    /// When something next happens inside; [`Time::MAX`] if nothing does.
+    pub(crate) fn next_step(&self) -> Time {
+        self.due.iter().copied().min().unwrap_or(Time::MAX)
+    }
+
+    /// The bearer of the `radio` in it, if there is one.
+    pub(crate) fn bearer(&self) -> Option<&Arc<Bearer>> {
+        self.elements.iter().find_map(|element| match element {
+            AnyElement::Radio(radio) => Some(radio.bearer()),
+            _ => None,
+        })
     }
 
     /// The next packet that has left by `now`, in the order of time, with the exact time at which
@@ -140,7 +166,7 @@ impl<P: Packet> Direction<P> {
     }
 
     /// Runs the element that is due first if that is by `until`, and says whether it was.
-    fn step(&mut self, until: Time) -> bool {
+    pub(crate) fn step(&mut self, until: Time) -> bool {
         let earliest = self.due.iter().copied().enumerate().rev().min_by_key(|(_, at)| *at);
         let Some((index, at)) = earliest.filter(|(_, at)| *at <= until && *at < Time::MAX) else {
             return false;
@@ -187,6 +213,10 @@ impl<P: Packet> Packet for Stamped<P> {
 
     fn mark_ce(&mut self) {
         self.packet.mark_ce();
+    }
+
+    fn is_pure_ack(&self) -> bool {
+        self.packet.is_pure_ack()
     }
 }
 

@@ -1,15 +1,15 @@
 //! The elements that a packet crosses on its way: links, queues, delays, losses, radio.
 //!
 //! Elements chain into a [`Direction`], two directions make a [`Link`], links make a [`Path`].
-//! A direction takes packets with [`Direction::enqueue`] and gives them back, each with the exact
-//! time at which it left, with [`Direction::dequeue`]; [`Direction::next_event`] says when to come
-//! again. What comes out depends on the packets, the times at which they came in and the seed, and
+//! A link takes packets with [`Link::enqueue`] and gives them back, each with the exact time at which
+//! it left, with [`Link::dequeue`]; [`Link::next_event`] says when to come again. What comes out depends on the packets, the times at which they came in and the seed, and
 //! on nothing else: a caller that polls late, or early, or often, gets the same packets at the
 //! same times.
 //!
 //! This crate is pure. It reads no clock (`now` is an argument), does no I/O, and draws its random
 //! numbers from a generator that gives the same bytes on every machine. No decision is taken in
-//! floating point.
+//! floating point but those of the radio channel, which takes basic operations alone: the same bits on
+//! every machine.
 //!
 //! `docs/path.md` describes each element with its parameters, units and sources.
 
@@ -23,6 +23,7 @@ mod packet;
 #[cfg(test)]
 mod properties;
 mod queue;
+mod radio;
 mod random;
 mod spec;
 #[cfg(test)]
@@ -36,11 +37,13 @@ pub use cellular::CellularSpec;
 pub use counters::Counters;
 pub use direction::Direction;
 pub use element::{
-    GilbertElliottSpec, LateSpec, LossSpec, PolicerSpec, RateSpec, Retransmit, RlcSpec, TraceSpec,
+    GilbertElliottSpec, LateSpec, LossSpec, PolicerSpec, RadioSpec, RateSpec, Retransmit, RlcSpec,
+    TraceSpec, WlaSpec,
 };
-pub use link::{Link, LinkSpec, Path, base_rtt};
+pub use link::{Link, LinkSpec, Path, Way, base_rtt};
 pub use packet::{Ecn, Packet};
 pub use queue::QueueSpec;
+pub use radio::{ChannelSpec, Modulation};
 pub use spec::{ElementSpec, SpecError, check};
 pub use times::Times;
 pub use trace::{Trace, TraceError, Traces};

@@ -32,6 +32,11 @@ pub trait Packet {
     /// The ECN field.
     fn ecn(&self) -> Ecn;
 
-    /// Sets the ECN field to congestion experienced. Called only on ECN-capable packets.
+    /// Sets the ECN field to congestion experienced. Called only on ECN-capable packets, and on pure
+    /// acknowledgements, on which the mark is TCP-ME's wireless loss alarm.
     fn mark_ce(&mut self);
+
+    /// Whether it is a TCP segment that acknowledges and does nothing else: no data, no SYN, FIN or
+    /// RST.
+    fn is_pure_ack(&self) -> bool;
 }

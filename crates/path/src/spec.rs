@@ -1,11 +1,15 @@
+use std::sync::Arc;
+
 use midspan_units::Span;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::element::{
     AnyElement, Delay, GilbertElliott, GilbertElliottSpec, Late, LateSpec, Loss, LossSpec, Policer,
-    PolicerSpec, RateLink, RateSpec, Rlc, RlcSpec, TraceLink, TraceSpec,
+    PolicerSpec, Radio, RadioSpec, RateLink, RateSpec, Rlc, RlcSpec, TraceLink, TraceSpec, Wla,
+    WlaSpec,
 };
+use crate::radio::Bearer;
 use crate::random::Random;
 use crate::{Packet, Traces};
 
@@ -30,6 +34,11 @@ pub enum ElementSpec {
     Trace(TraceSpec),
     /// A token bucket that drops the excess. Keeps order.
     Policer(PolicerSpec),
+    /// A radio bearer over a fading channel, with HARQ and without acknowledged mode. Keeps order.
+    Radio(RadioSpec),
+    /// A base station that marks acknowledgements when the `radio` of the other direction is in
+    /// trouble. Keeps order.
+    Wla(WlaSpec),
 }
 
 impl ElementSpec {
@@ -44,6 +53,8 @@ impl ElementSpec {
             ElementSpec::Rlc(_) => "rlc",
             ElementSpec::Trace(_) => "trace",
             ElementSpec::Policer(_) => "policer",
+            ElementSpec::Radio(_) => "radio",
+            ElementSpec::Wla(_) => "wla",
         }
     }
 
@@ -61,6 +72,7 @@ impl ElementSpec {
         match self {
             ElementSpec::Delay(delay) => *delay,
             ElementSpec::Rlc(spec) => spec.slot,
+            ElementSpec::Radio(spec) => spec.slot,
             _ => Span::ZERO,
         }
     }
@@ -72,6 +84,8 @@ impl ElementSpec {
             ElementSpec::Rlc(spec) => spec.check(),
             ElementSpec::Trace(spec) => spec.check(),
             ElementSpec::Policer(spec) => spec.check(),
+            ElementSpec::Radio(spec) => spec.check(),
+            ElementSpec::Wla(spec) => spec.check(),
             ElementSpec::Delay(_) | ElementSpec::Loss(_) | ElementSpec::Late(_) => Ok(()),
         }
     }
@@ -88,7 +102,7 @@ pub struct SpecError {
 }
 
 impl SpecError {
-    fn new(index: usize, spec: &ElementSpec, problem: String) -> Self {
+    pub(crate) fn new(index: usize, spec: &ElementSpec, problem: String) -> Self {
         SpecError { place: format!("element {} ({})", index + 1, spec.name()), problem }
     }
 
@@ -106,10 +120,12 @@ pub fn check(specs: &[ElementSpec]) -> Result<(), SpecError> {
     Ok(())
 }
 
+/// Builds a chain. `bearer` is what a `wla` looks at.
 pub(crate) fn build<P: Packet>(
     specs: &[ElementSpec],
     traces: &Traces,
     seed: u64,
+    bearer: Option<&Arc<Bearer>>,
 ) -> Result<Vec<AnyElement<P>>, SpecError> {
     check(specs)?;
     let build_one = |(index, spec): (usize, &ElementSpec)| {
@@ -130,6 +146,11 @@ pub(crate) fn build<P: Packet>(
                 AnyElement::Trace(TraceLink::new(trace, recording, random))
             }
             ElementSpec::Policer(spec) => AnyElement::Policer(Policer::new(*spec)),
+            ElementSpec::Radio(spec) => AnyElement::Radio(Box::new(Radio::new(*spec, random))),
+            ElementSpec::Wla(wla) => {
+                let alone = || SpecError::new(index, spec, WlaSpec::ALONE.to_owned());
+                AnyElement::Wla(Wla::new(*wla, bearer.ok_or_else(alone)?.clone()))
+            }
         })
     };
     specs.iter().enumerate().map(build_one).collect()

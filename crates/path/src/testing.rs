@@ -11,11 +11,12 @@ pub(crate) struct TestPacket {
     pub(crate) bytes: u32,
     pub(crate) burst: u64,
     pub(crate) ecn: Ecn,
+    pub(crate) pure_ack: bool,
 }
 
 impl TestPacket {
     pub(crate) fn new(number: u64, bytes: u32) -> Self {
-        TestPacket { number, bytes, burst: number, ecn: Ecn::NotEct }
+        TestPacket { number, bytes, burst: number, ecn: Ecn::NotEct, pure_ack: false }
     }
 }
 
@@ -33,8 +34,12 @@ impl Packet for TestPacket {
     }
 
     fn mark_ce(&mut self) {
-        assert!(self.ecn.is_capable());
+        assert!(self.ecn.is_capable() || self.pure_ack);
         self.ecn = Ecn::Ce;
+    }
+
+    fn is_pure_ack(&self) -> bool {
+        self.pure_ack
     }
 }
 

@@ -42,6 +42,10 @@ impl Packet for FullPacket {
     }
 
     fn mark_ce(&mut self) {}
+
+    fn is_pure_ack(&self) -> bool {
+        false
+    }
 }
 
 #[test]

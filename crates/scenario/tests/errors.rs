@@ -124,7 +124,7 @@ fn unknown_values() {
     assert_eq!(
         spoilt("{ loss = {", "{ lost = {"),
         "x.toml:9: unknown value `lost`; did you mean `loss`? Known here: `rate`, `delay`, `loss`, \
-         `gilbert-elliott`, `late`, `rlc`, `trace`, `policer`"
+         `gilbert-elliott`, `late`, `rlc`, `trace`, `policer`, `radio`, `wla`"
     );
     assert_eq!(
         spoilt("\"upload\"", "\"up\""),
@@ -144,6 +144,8 @@ fn unknown_values() {
 fn missing_keys() {
     assert_eq!(spoilt("title = \"A file without faults\"\n", ""), "x.toml:1: `title` is missing");
     assert_eq!(spoilt("share = \"$loss\", ", ""), "x.toml:9: `share` is missing");
+    let lonely = spoilt("{ loss = {", "{ wla = { threshold = \"2 KB\" } }, { loss = {");
+    assert!(lonely.starts_with("x.toml:7: up, element 2 (wla): it looks at"), "{lonely}");
     assert_eq!(spoilt("direction = \"upload\"\n", ""), "x.toml:25: `direction` is missing");
     assert_eq!(
         spoilt("kind = \"bulk\"\n", ""),

@@ -37,4 +37,9 @@ impl Packet for Datagram {
     fn mark_ce(&mut self) {
         self.segment.ce = true;
     }
+
+    fn is_pure_ack(&self) -> bool {
+        let Segment { payload, ack_flag, syn, fin, rst, .. } = self.segment;
+        payload == 0 && ack_flag && !(syn || fin || rst)
+    }
 }

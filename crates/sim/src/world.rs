@@ -1,7 +1,7 @@
 //! Hosts in a row, the links between them, the sockets on them, and the order of events.
 
 use midspan_cc::Control;
-use midspan_path::{Counters, Path, Times};
+use midspan_path::{Counters, Link, Path, Times, Way};
 use midspan_tcp::{Config, Endpoint};
 use midspan_units::Time;
 
@@ -100,19 +100,20 @@ impl World {
 
     /// The counters of each link: up, down.
     pub(crate) fn counters(&self) -> Vec<(Counters, Counters)> {
-        self.path.links.iter().map(|link| (link.up.counters(), link.down.counters())).collect()
+        let both = |link: &Link<Datagram>| (link.counters(Way::Up), link.counters(Way::Down));
+        self.path.links.iter().map(both).collect()
     }
 
     /// The delays on each link: up, down.
     pub(crate) fn delays(&self) -> impl Iterator<Item = (&Times, &Times)> {
-        self.path.links.iter().map(|link| (link.up.delays(), link.down.delays()))
+        self.path.links.iter().map(|link| (link.delays(Way::Up), link.delays(Way::Down)))
     }
 
     /// Forgets the delays so far.
     pub(crate) fn restart_delays(&mut self) {
         for link in &mut self.path.links {
-            link.up.restart_delays();
-            link.down.restart_delays();
+            link.restart_delays(Way::Up);
+            link.restart_delays(Way::Down);
         }
     }
 
@@ -177,22 +178,16 @@ impl World {
     /// Takes what leaves a direction of a link by now.
     fn deliver(&mut self, lane: usize) {
         let (link, up) = (lane / 2, lane.is_multiple_of(2));
-        let direction = |world: &mut World| {
-            let link = &mut world.path.links[link];
-            let direction = if up { &mut link.up } else { &mut link.down };
-            direction.dequeue(world.now)
-        };
         let host = if up { link + 1 } else { link };
-        while let Some((_, datagram)) = direction(self) {
+        while let Some((_, datagram)) = self.path.links[link].dequeue(way(lane), self.now) {
             self.arrive(host, datagram);
         }
         self.reschedule(lane);
     }
 
     fn reschedule(&mut self, lane: usize) {
-        let link = &self.path.links[lane / 2];
-        let direction = if lane.is_multiple_of(2) { &link.up } else { &link.down };
-        self.agenda.set(lane, direction.next_event().unwrap_or(Time::MAX));
+        let next = self.path.links[lane / 2].next_event(way(lane));
+        self.agenda.set(lane, next.unwrap_or(Time::MAX));
     }
 
     /// A packet has come to `host`: goes on, or is there.
@@ -218,9 +213,7 @@ impl World {
 
     fn send(&mut self, from: Host, to: Host, datagram: Datagram) {
         let lane = if to > from { 2 * from } else { 2 * (from - 1) + 1 };
-        let link = &mut self.path.links[lane / 2];
-        let direction = if lane.is_multiple_of(2) { &mut link.up } else { &mut link.down };
-        direction.enqueue(self.now, datagram);
+        self.path.links[lane / 2].enqueue(way(lane), self.now, datagram);
         self.reschedule(lane);
     }
 
@@ -283,10 +276,13 @@ impl World {
             return;
         };
         let link = &mut self.path.links[lane / 2];
-        let direction = if lane.is_multiple_of(2) { &mut link.up } else { &mut link.down };
         let mut sent = false;
         while let Some(transmit) = endpoint.poll_transmit(now) {
-            direction.enqueue(now, Datagram::new(transmit.segment, peer as u32, transmit.burst));
+            link.enqueue(
+                way(lane),
+                now,
+                Datagram::new(transmit.segment, peer as u32, transmit.burst),
+            );
             sent = true;
         }
         if sent {
@@ -301,4 +297,9 @@ impl World {
         let at = endpoint.poll_timeout().unwrap_or(Time::MAX);
         self.agenda.set(self.lanes() + id, at);
     }
+}
+
+/// Of each link's two lanes the first goes up.
+fn way(lane: usize) -> Way {
+    if lane.is_multiple_of(2) { Way::Up } else { Way::Down }
 }

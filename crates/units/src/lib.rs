@@ -6,6 +6,7 @@
 //! This crate is pure: it knows no clock. [`Time`] is a point on a caller's clock.
 
 mod parse;
+mod radio;
 mod rate;
 mod share;
 mod size;
@@ -13,6 +14,7 @@ mod span;
 mod time;
 
 pub use parse::ParseError;
+pub use radio::{Decibels, Distance, Frequency, Power, Speed};
 pub use rate::Rate;
 pub use share::Share;
 pub use size::ByteSize;

@@ -5,9 +5,12 @@ mod gilbert_elliott;
 mod late;
 mod loss;
 mod policer;
+mod radio;
 mod rate;
 mod rlc;
+mod slots;
 mod trace_link;
+mod wla;
 
 use midspan_units::Time;
 
@@ -21,12 +24,16 @@ pub(crate) use loss::Loss;
 pub use loss::LossSpec;
 pub(crate) use policer::Policer;
 pub use policer::PolicerSpec;
+pub(crate) use radio::Radio;
+pub use radio::RadioSpec;
 pub(crate) use rate::RateLink;
 pub use rate::RateSpec;
 pub(crate) use rlc::Rlc;
 pub use rlc::{Retransmit, RlcSpec};
 pub(crate) use trace_link::TraceLink;
 pub use trace_link::TraceSpec;
+pub(crate) use wla::Wla;
+pub use wla::WlaSpec;
 
 /// Something that a packet crosses. Driven by events in the order of time: [`Element::enter`] when
 /// a packet comes, [`Element::run`] at the time that [`Element::due`] tells.
@@ -62,6 +69,8 @@ pub(crate) enum AnyElement<P> {
     Rlc(Rlc<P>),
     Trace(TraceLink<P>),
     Policer(Policer),
+    Radio(Box<Radio<P>>),
+    Wla(Wla),
 }
 
 macro_rules! each {
@@ -75,6 +84,8 @@ macro_rules! each {
             AnyElement::Rlc($element) => $call,
             AnyElement::Trace($element) => $call,
             AnyElement::Policer($element) => $call,
+            AnyElement::Radio($element) => $call,
+            AnyElement::Wla($element) => $call,
         }
     };
 }

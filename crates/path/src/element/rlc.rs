@@ -5,6 +5,7 @@ use midspan_units::{ByteSize, Rate, Share, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::Element;
+use super::slots::{self, FRAME, Slots};
 use crate::random::Random;
 use crate::{Counters, Packet};
 
@@ -70,23 +71,9 @@ fn default_status_delay() -> Span {
     Span::from_millis(40)
 }
 
-const FRAME: Span = Span::from_millis(10);
-
 impl RlcSpec {
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.slot == Span::ZERO || !FRAME.as_nanos().is_multiple_of(self.slot.as_nanos()) {
-            return Err(format!(
-                "a frame of {FRAME} is not a whole number of slots of {}: \
-                 give a slot such as `1 ms`, `0.5 ms` or `0.125 ms`",
-                self.slot
-            ));
-        }
-        if self.rate.bytes_in(self.slot).as_bytes() == 0 {
-            return Err(format!(
-                "at {} a slot of {} carries less than a byte: raise the rate or the slot",
-                self.rate, self.slot
-            ));
-        }
+        slots::check(self.slot, self.rate)?;
         if self.failure == Share::ONE {
             return Err("if 100 % of transmissions fail nothing ever arrives: \
                         give a share below that"
@@ -119,9 +106,7 @@ pub(crate) struct Rlc<P> {
     cut: usize,
     /// How much of the next one is in a block.
     cut_bytes: u64,
-    /// The fraction of a byte that a block's rate allowed and did not carry, in bits per second
-    /// times nanoseconds: the next one may carry it.
-    rest: u64,
+    slots: Slots,
     /// Blocks from the oldest that was not received on; that one's number is `first_block`.
     blocks: VecDeque<Block>,
     first_block: u64,
@@ -153,7 +138,7 @@ impl<P: Packet> Rlc<P> {
             delivered_at: Time::MAX,
             cut: 0,
             cut_bytes: 0,
-            rest: 0,
+            slots: Slots::new(spec.slot, spec.rate),
             blocks: VecDeque::new(),
             first_block: 0,
             on_air: None,
@@ -203,7 +188,7 @@ impl<P: Packet> Rlc<P> {
                 self.blocks[(number - self.first_block) as usize].transmissions += 1;
                 now + self.spec.slot
             }
-            None => self.again.peek().map_or(Time::MAX, |Reverse((at, _))| self.slot_from(*at)),
+            None => self.again.peek().map_or(Time::MAX, |Reverse((at, _))| self.slots.from(*at)),
         };
     }
 
@@ -218,7 +203,7 @@ impl<P: Packet> Rlc<P> {
         if self.cut == self.packets.len() {
             return None;
         }
-        let mut room = self.block_bytes();
+        let mut room = self.slots.block_bytes();
         let first = self.cut;
         while let Some(packet) = self.packets.get(self.cut) {
             let rest = u64::from(packet.wire_bytes()) - self.cut_bytes;
@@ -234,21 +219,6 @@ impl<P: Packet> Rlc<P> {
         self.blocks.push_back(Block { completes, transmissions: 0, received: false });
         Some(self.first_block + self.blocks.len() as u64 - 1)
     }
-
-    /// How many bytes the next new block carries.
-    fn block_bytes(&mut self) -> u64 {
-        const BYTE: u128 = 8_000_000_000;
-        let work = u128::from(self.spec.rate.as_bps()) * u128::from(self.spec.slot.as_nanos())
-            + u128::from(self.rest);
-        self.rest = (work % BYTE) as u64;
-        u64::try_from(work / BYTE).unwrap_or(u64::MAX)
-    }
-
-    /// The first slot that begins at `at` or later.
-    fn slot_from(&self, at: Time) -> Time {
-        let slot = self.spec.slot.as_nanos();
-        Time::from_nanos(at.as_nanos().div_ceil(slot).saturating_mul(slot))
-    }
 }
 
 impl<P: Packet> Element<P> for Rlc<P> {
@@ -261,9 +231,7 @@ impl<P: Packet> Element<P> for Rlc<P> {
         self.bytes = bytes;
         self.packets.push_back(packet);
         if self.on_air.is_none() {
-            // A slot that begins this very moment has begun without it.
-            let next = self.slot_from(now + Span::from_nanos(1));
-            self.boundary = self.boundary.min(next);
+            self.boundary = self.boundary.min(self.slots.after(now));
         }
         None
     }

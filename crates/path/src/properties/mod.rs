@@ -8,11 +8,12 @@ use proptest::prelude::*;
 
 use crate::testing::{TestPacket, drain, micros};
 use crate::{
-    Direction, ElementSpec, LateSpec, LossSpec, PolicerSpec, QueueSpec, RateSpec, RlcSpec, Trace,
-    TraceSpec, Traces, Unit,
+    Direction, ElementSpec, LateSpec, LossSpec, PolicerSpec, QueueSpec, RadioSpec, RateSpec,
+    RlcSpec, Trace, TraceSpec, Traces, Unit,
 };
 use strategies::{
-    Arrival, aqm, arrivals, bytes, chain, odd, orderly, packets, queue, rate, rlc, span, traces,
+    Arrival, aqm, arrivals, bytes, chain, odd, orderly, packets, queue, radio, rate, rlc, span,
+    traces,
 };
 
 type Out = Vec<(Time, TestPacket)>;
@@ -211,6 +212,25 @@ proptest! {
         let spec = RlcSpec { buffer: None, ..spec };
         let out = cross_unseen(&[ElementSpec::Rlc(spec)], seed, &arrivals);
         prop_assert_eq!(out.len(), arrivals.len());
+        let mut bytes = 0;
+        for (at, packet) in &out {
+            bytes += wire(packet);
+            prop_assert!(bytes <= spec.rate.bytes_in(at.since(Time::ZERO)).as_bytes() + 1);
+            prop_assert!(at.as_nanos().is_multiple_of(spec.slot.as_nanos()));
+        }
+    }
+
+    /// Over a fading channel too; and whole packets are received or lost, none twice.
+    #[test]
+    fn a_fading_bearer_never_exceeds_its_rate(
+        spec in radio(), seed: u64, arrivals in arrivals(),
+    ) {
+        let spec = RadioSpec { buffer: None, ..spec };
+        let mut direction = build(&[ElementSpec::Radio(spec)], seed);
+        packets(&arrivals).into_iter().for_each(|(at, packet)| direction.enqueue(at, packet));
+        let out = drain(&mut direction);
+        let lost = direction.counters().dropped.get("radio").copied().unwrap_or_default();
+        prop_assert_eq!(out.len() as u64 + lost, arrivals.len() as u64);
         let mut bytes = 0;
         for (at, packet) in &out {
             bytes += wire(packet);

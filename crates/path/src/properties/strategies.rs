@@ -6,8 +6,9 @@ use proptest::prelude::*;
 
 use crate::testing::TestPacket;
 use crate::{
-    AqmSpec, CodelSpec, Ecn, EcnThresholdSpec, ElementSpec, GilbertElliottSpec, LateSpec, LossSpec,
-    PolicerSpec, QueueSpec, RateSpec, RedSpec, Retransmit, RlcSpec, Trace, TraceSpec, Traces, Unit,
+    AqmSpec, ChannelSpec, CodelSpec, Ecn, EcnThresholdSpec, ElementSpec, GilbertElliottSpec,
+    LateSpec, LossSpec, Modulation, PolicerSpec, QueueSpec, RadioSpec, RateSpec, RedSpec,
+    Retransmit, RlcSpec, Trace, TraceSpec, Traces, Unit,
 };
 
 /// A packet that comes so many nanoseconds after the one before.
@@ -138,6 +139,29 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// From a channel that loses nothing to one that loses everything.
+    pub(super) fn radio()(
+        rate in rate(),
+        slot in prop::sample::select(vec![125u64, 1_000, 5_000]),
+        modulation in prop::sample::select(vec![
+            Modulation::Bpsk12, Modulation::Qpsk34, Modulation::Qam6434,
+        ]),
+        power in -30i32..60,
+        speed in 0u64..120,
+        retransmissions in 1u32..6,
+        buffer in prop::option::of(bytes()),
+    ) -> RadioSpec {
+        let text = |text: String| toml::from_str::<ChannelSpec>(&text).unwrap();
+        let channel = text(format!(
+            "frequency = '2.5 GHz'\nbandwidth = '5 MHz'\ndistance = '1 km'\n\
+             power = '{power} dBm'\nspeed = '{speed} km/h'"
+        ));
+        let slot = Span::from_micros(slot);
+        RadioSpec { rate, slot, modulation, channel, retransmissions, buffer }
+    }
+}
+
 /// Any element that keeps packets in order.
 pub(super) fn orderly() -> impl Strategy<Value = ElementSpec> {
     prop_oneof![
@@ -152,6 +176,7 @@ pub(super) fn orderly() -> impl Strategy<Value = ElementSpec> {
             ElementSpec::GilbertElliott(GilbertElliottSpec { p, r, loss_good, loss_bad })
         }),
         rlc().prop_map(ElementSpec::Rlc),
+        radio().prop_map(ElementSpec::Radio),
         (queue(), aqm(), prop::sample::select(vec!["even", "gusty"])).prop_map(
             |(queue, aqm, file)| {
                 ElementSpec::Trace(TraceSpec { file: file.to_owned(), queue, aqm })
@@ -196,6 +221,9 @@ pub(super) fn odd() -> impl Strategy<Value = ElementSpec> {
         (rate(), span(), rlc())
             .prop_map(|(rate, status_delay, spec)| RlcSpec { rate, status_delay, ..spec })
             .prop_map(ElementSpec::Rlc),
+        (rate(), any::<u32>(), radio())
+            .prop_map(|(rate, retransmissions, spec)| RadioSpec { rate, retransmissions, ..spec })
+            .prop_map(ElementSpec::Radio),
         (rate(), bytes())
             .prop_map(|(rate, bucket)| ElementSpec::Policer(PolicerSpec { rate, bucket })),
     ]

@@ -106,9 +106,17 @@ fn link(name: &'static str, link: &LinkSpec) -> Option<Problem> {
         at.extend([Step::Index(index), Step::Key(element.name())]);
         Some(Problem { at, what: error.problem })
     };
-    [("up", &link.up), ("down", &link.down)].into_iter().find_map(|(direction, elements)| {
-        elements.iter().enumerate().find_map(|(index, spec)| element(direction, index, spec))
-    })
+    let alone = [("up", &link.up), ("down", &link.down)].into_iter().find_map(|(way, elements)| {
+        elements.iter().enumerate().find_map(|(index, spec)| element(way, index, spec))
+    });
+    alone.or_else(|| together(name, link))
+}
+
+/// What is wrong with elements that are right each on its own.
+fn together(name: &'static str, link: &LinkSpec) -> Option<Problem> {
+    let error = link.check().err()?;
+    let way = if error.place.starts_with("up") { "up" } else { "down" };
+    problem(&["path", name, way], error.to_string())
 }
 
 fn host(name: &'static str, host: &Host) -> Option<Problem> {

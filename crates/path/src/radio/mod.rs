@@ -1,0 +1,18 @@
+//! A radio channel, from distance to whether a block is received, one model a file.
+//!
+//! This is the one place where decisions come from floating point. It takes nothing but additions,
+//! multiplications, divisions and roundings, which IEEE 754 defines to the last bit, and no function
+//! of a mathematical library: the same seed decides the same on every machine.
+
+mod arithmetic;
+mod bearer;
+mod channel;
+mod error_model;
+mod fading;
+mod path_loss;
+
+pub(crate) use bearer::Bearer;
+pub(crate) use channel::Channel;
+pub use channel::ChannelSpec;
+pub use error_model::Modulation;
+pub(crate) use error_model::Soft;
