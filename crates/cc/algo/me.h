@@ -6,6 +6,8 @@
  * Where the paper leaves a choice (the flowcharts of figures 2 and 3 say no more than this):
  *   - SRI() is called by each acknowledgement that advances outside of recovery; SRD() once per
  *     recovery, for the first packet that is held lost and was sent after the last SRD().
+ *   - A loss is the radio's, or congestion's, if any of the acknowledgements that told of it was marked so:
+ *     the last one that advanced, and its duplicates.
  *   - An acknowledgement that is marked twice, WLA and congestion, is taken as congestion: of the two
  *     reactions New Reno's is the one that gives way to others.
  *   - An acknowledgement with the congestion mark does not call SRI(): the network is congested.
@@ -30,8 +32,9 @@ struct me {
 	u64 rate_most;   /* R_max */
 	u32 recover;     /* S_rec: what was sent before it was sent at a higher rate than now's */
 	u32 acked_to;    /* `snd_una` at the last acknowledgement */
+	u32 marks_of;    /* `snd_una` of the acknowledgements whose marks these are */
 	u8 reduced;      /* SRD() was called yet: S_rec counts */
-	u8 wla;          /* marks of the last acknowledgement */
+	u8 wla;          /* one of them was marked */
 	u8 congested;
 };
 
@@ -64,14 +67,18 @@ CC_INLINE void me_pace(const struct me *me, struct cc *cc)
 CC_INLINE void me_init(struct me *me, struct cc *cc)
 {
 	me->rate = me->rate_most = max64((u64)cc->config.me_initial_rate * 8, ME_RATE_LEAST);
-	me->acked_to = cc->snd_una;
+	me->acked_to = me->marks_of = cc->snd_una;
 	me_pace(me, cc);
 }
 
 CC_INLINE void me_measure(struct me *me, struct cc *cc, const struct cc_sample *sample)
 {
-	me->wla = sample->wla;
-	me->congested = sample->ece;
+	if (me->marks_of != cc->snd_una) {
+		me->marks_of = cc->snd_una;
+		me->wla = me->congested = 0;
+	}
+	me->wla |= sample->wla;
+	me->congested |= sample->ece;
 	me_pace(me, cc);
 }
 

@@ -103,6 +103,30 @@ fn a_loss_with_the_congestion_mark_is_new_renos() {
     }
 }
 
+/// Of the duplicate acknowledgements that tell of a loss one that is marked is enough, and marks of
+/// before do not count.
+#[test]
+fn any_of_the_duplicates_may_bear_the_mark() {
+    for marked in 0..=3 {
+        let mut sender = me();
+        sender.sample.wla = true;
+        (0..99).for_each(|_| sender.ack());
+        sender.sample.wla = false;
+        sender.ack();
+        for duplicate in 1..=3 {
+            let sample = Sample { wla: duplicate == marked, ..Sample::default() };
+            sender.control.on_ack(&sender.connection, &sample);
+        }
+        sender.reduce(State::Recovery);
+        recovered(&mut sender);
+        let reduced = rate(&sender);
+        sender.ack();
+        // The policer's loss has set R_max to 400 kbit/s, 40 above; the radio's leaves it at 200.
+        let step = if marked == 0 { 6_000 } else { 2_000 };
+        assert!(about(rate(&sender), reduced + step), "{marked}: {reduced}, {}", rate(&sender));
+    }
+}
+
 /// S_rec: a loss of what was sent before the last reduction is no reason for another.
 #[test]
 fn the_rate_falls_once_for_what_was_in_flight() {
