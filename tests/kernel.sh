@@ -18,6 +18,7 @@ programs() {
     cat <<'TEXT'
 midspan-steer --lib
 midspan-ccload --test=kernel
+midspan-ccload --test=marks
 midspan-relay --test=e2e steer:: vlan:: accounts:: confirm::
 TEXT
 }
@@ -128,6 +129,7 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null
 mount -t bpf bpf /sys/fs/bpf
+mount -t cgroup2 none /sys/fs/cgroup
 mount -t tmpfs tmp /tmp
 modprobe tun
 ip link set lo up

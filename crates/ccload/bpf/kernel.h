@@ -15,6 +15,8 @@
 #define AF_INET 2
 #define AF_INET6 10
 
+#define IPPROTO_TCP 6
+
 #define SOL_SOCKET 1
 #define SO_MAX_PACING_RATE 47
 

@@ -26,6 +26,7 @@ SEC("struct_ops") void BPF_PROG(me_start, struct sock *sk)
 	me_init(STATE(me, sk), &cc);
 	answer(sk, &cc);
 	hold_back(sk);
+	want_marks(sk);
 }
 
 SEC("struct_ops")
@@ -34,7 +35,7 @@ void BPF_PROG(me_acked, struct sock *sk, const struct ack_sample *ack)
 	struct cc cc = connection(sk);
 	struct cc_sample sample = { .acked = ack->pkts_acked, .rtt_us = positive(ack->rtt_us) };
 
-	read_marks(sk, &sample);
+	read_marks(sk, cc.snd_una, &sample);
 	me_measure(STATE(me, sk), &cc, &sample);
 	answer(sk, &cc);
 }

@@ -10,11 +10,13 @@ use midspan_cc::{Config, feedback};
 use rustix::fs::statfs;
 
 use crate::object::control;
-use crate::{Algorithm, Error, Kernel, algorithms, registration};
+use crate::{Algorithm, Error, Kernel, algorithms, ingress, registration};
 
 /// What every control's name begins with, so that none is taken for the kernel's own.
 pub const PREFIX: &str = "ms_";
 
+/// A map, and its pin.
+const MARKS: &str = "marks";
 const FOLDER: &str = "/sys/fs/bpf/midspan/cc";
 /// How long an unloaded name may linger; it is gone in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -70,6 +72,7 @@ pub struct Held {
     name: String,
     // In this order: the registration goes before what it registers.
     _link: Link,
+    _ingress: Option<Link>,
     _object: Object,
 }
 
@@ -107,6 +110,18 @@ impl Controls {
         self.folder.join(algorithm.name())
     }
 
+    /// Where the link is pinned of what an algorithm has at its sockets' ingress.
+    fn ingress_of(&self, algorithm: Algorithm) -> PathBuf {
+        self.folder.join(format!("{}-ingress", algorithm.name()))
+    }
+
+    /// The maps that outlive a control that is replaced: what the network says of its paths, which stays
+    /// when it is unloaded too, and what the network has marked on the acknowledgements of connections,
+    /// as some keep what was replaced.
+    fn maps(&self) -> [(&'static str, PathBuf); 2] {
+        [("feedback", self.feedback()), (MARKS, self.folder.join(MARKS))]
+    }
+
     /// Registers `algorithm` until it is unloaded. If it is loaded already it is replaced:
     /// connections that use it keep what they have.
     ///
@@ -114,9 +129,18 @@ impl Controls {
     /// As [`Error`] has them. What was loaded before stays loaded then.
     pub fn load(&self, algorithm: Algorithm, options: &Options) -> Result<Change, Error> {
         self.make_folder()?;
+        let change = self.register(algorithm, options);
+        if change.is_err() && !self.pin_of(algorithm).exists() {
+            self.remove_ingress(algorithm)?;
+        }
+        change
+    }
+
+    fn register(&self, algorithm: Algorithm, options: &Options) -> Result<Change, Error> {
         let kernel = Kernel::running()?;
         let (name, pin) = (self.name_of(algorithm), self.pin_of(algorithm));
-        let mut object = self.load_object(algorithm, options, &kernel, Some(&self.feedback()))?;
+        let mut object = self.load_object(algorithm, options, &kernel, &self.maps())?;
+        ingress::pin(&mut object, &self.ingress_of(algorithm))?;
         let mut map = control(&mut object).map_err(|error| refused(&name, &kernel, error))?;
         match map.attach_struct_ops().map_err(|error| io_error(&error)) {
             Ok(mut link) => {
@@ -161,8 +185,10 @@ impl Controls {
     pub fn hold(&self, algorithm: Algorithm, options: &Options) -> Result<Held, Error> {
         let kernel = Kernel::running()?;
         let name = self.name_of(algorithm);
-        let feedback = Some(self.feedback()).filter(|path| path.exists());
-        let mut object = self.load_object(algorithm, options, &kernel, feedback.as_deref())?;
+        let [feedback, _] = self.maps();
+        let pinned: Vec<_> = Some(feedback).filter(|(_, path)| path.exists()).into_iter().collect();
+        let mut object = self.load_object(algorithm, options, &kernel, &pinned)?;
+        let ingress = ingress::attach(&mut object)?;
         let mut map = control(&mut object).map_err(|error| refused(&name, &kernel, error))?;
         let link = map.attach_struct_ops().map_err(|error| match io_error(&error) {
             error if error.kind() == ErrorKind::AlreadyExists => {
@@ -170,7 +196,7 @@ impl Controls {
             }
             error => refused(&name, &kernel, error),
         })?;
-        Ok(Held { name, _link: link, _object: object })
+        Ok(Held { name, _link: link, _ingress: ingress, _object: object })
     }
 
     /// Takes the name back. Connections that use the control keep it until they end.
@@ -189,14 +215,28 @@ impl Controls {
         fs::symlink_metadata(&pin).map_err(failed)?;
         // A link that nobody holds is gone; a map's registration stays.
         if !Kernel::running()?.links {
-            return self.unregister_map(&pin);
+            self.unregister_map(&pin)?;
+            return self.remove_ingress(algorithm);
         }
         fs::remove_file(&pin).map_err(failed)?;
+        self.remove_ingress(algorithm)?;
         // The kernel lets go of the link a moment later.
         let deadline = Instant::now() + PATIENCE;
         let name = self.name_of(algorithm);
         while registered().contains(&name) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// What an algorithm has at its sockets' ingress, if it has something, and what that writes to.
+    fn remove_ingress(&self, algorithm: Algorithm) -> Result<(), Error> {
+        let ingress = self.ingress_of(algorithm);
+        if !ingress.exists() {
+            return Ok(());
+        }
+        for path in [ingress, self.folder.join(MARKS)] {
+            fs::remove_file(&path).map_err(|error| Error::Pin { path, error })?;
         }
         Ok(())
     }
@@ -251,11 +291,11 @@ impl Controls {
         algorithm: Algorithm,
         options: &Options,
         kernel: &Kernel,
-        feedback: Option<&Path>,
+        pinned: &[(&str, PathBuf)],
     ) -> Result<Object, Error> {
         let name = self.name_of(algorithm);
         algorithm
-            .load(&name, options, kernel, feedback)
+            .load(&name, options, kernel, pinned)
             .map_err(|error| refused(&name, kernel, io_error(&error)))
     }
 
@@ -304,7 +344,7 @@ fn pin_error(path: &Path, error: &libbpf_rs::Error) -> Error {
 }
 
 /// The kinds are the same, by another name.
-fn io_error(error: &libbpf_rs::Error) -> io::Error {
+pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
     let kind = match error.kind() {
         libbpf_rs::ErrorKind::AlreadyExists => ErrorKind::AlreadyExists,
         libbpf_rs::ErrorKind::InvalidInput => ErrorKind::InvalidInput,

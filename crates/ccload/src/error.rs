@@ -64,6 +64,21 @@ pub enum Error {
         /// What it says.
         error: io::Error,
     },
+    /// There are no control groups to attach to.
+    #[error(
+        "no control groups (version 2) are mounted, at whose sockets the marks of the network are read: mount them with `mount -t cgroup2 none /sys/fs/cgroup`"
+    )]
+    NoCgroup,
+    /// The kernel attaches nothing to control groups.
+    #[error(
+        "no program can be attached to the control groups at {cgroup}, to read the marks of the network: {error}; it takes a kernel built with CONFIG_CGROUP_BPF=y"
+    )]
+    Ingress {
+        /// Where they are mounted.
+        cgroup: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
     /// A file of the BPF file system cannot be had.
     #[error("{path}: {error}")]
     Pin {

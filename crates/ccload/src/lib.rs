@@ -4,10 +4,11 @@
 //! fills it from kernel sockets (`bpf/`). [`Controls`] registers them under names of ours (`ms_cubic`),
 //! either for as long as a process [holds](Controls::hold) them, or until they are
 //! [unloaded](Controls::unload) again, replaceable while connections use them. A name holds for every
-//! network namespace of the machine. What this kernel can do, and lacks, [`Kernel`] says.
+//! network namespace of the machine, and so does what a control has at its sockets' ingress. What this kernel can do, and lacks, [`Kernel`] says.
 
 mod controls;
 mod error;
+mod ingress;
 mod kernel;
 mod object;
 mod registration;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 
 use libbpf_rs::{
     MapCore, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel, set_print,
@@ -50,14 +50,14 @@ impl Algorithm {
         self.name
     }
 
-    /// Loads its programs, to be registered as `registered`. The map of feedback, where it uses
-    /// one, is the one pinned at `feedback`, which is made if need be; with `None` it is its own.
+    /// Loads its programs, to be registered as `registered`. Of its maps those that `pinned` names are
+    /// those pinned there, which are made if need be; the others are its own.
     pub(crate) fn load(
         self,
         registered: &str,
         options: &Options,
         kernel: &Kernel,
-        feedback: Option<&Path>,
+        pinned: &[(&str, PathBuf)],
     ) -> libbpf_rs::Result<Object> {
         set_print(Some((PrintLevel::Debug, |level, said| match level {
             PrintLevel::Warn => tracing::debug!("libbpf: {}", said.trim_end()),
@@ -74,8 +74,10 @@ impl Algorithm {
         if let Ok(mut arguments) = open_map(&mut object, ".rodata.kernel") {
             arguments.set_initial_value(&kernel.cong_control_arguments.to_ne_bytes())?;
         }
-        if let (Some(path), Ok(mut map)) = (feedback, open_map(&mut object, "feedback")) {
-            map.set_pin_path(path)?;
+        for (name, path) in pinned {
+            if let Ok(mut map) = open_map(&mut object, name) {
+                map.set_pin_path(path)?;
+            }
         }
         object.load()
     }

