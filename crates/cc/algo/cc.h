@@ -130,6 +130,8 @@ struct cc_feedback {
 struct cc_sample {
 	u32 acked;           /* packets that it delivered, cumulatively or by SACK; for `measure` those
 				that it acknowledged cumulatively will do */
+	u32 advanced;        /* packets that it acknowledged cumulatively, whether SACKed before or not; for
+				`measure` only */
 	u32 rtt_us;          /* of the packet sent last among them; 0: none was measured */
 	u32 prior_in_flight; /* packets in flight before it */
 

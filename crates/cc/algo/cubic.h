@@ -94,9 +94,19 @@ CC_INLINE void cubic_estimate_reno(struct cubic *cubic, const struct cc *cc, u32
 	cubic->est_credit = narrow(sum % price);
 }
 
+/* What a packet more costs in the Reno-friendly region: as few as let the window reach Reno's in a
+ * round trip. */
+CC_INLINE u64 cubic_friendly_price(struct cubic *cubic, const struct cc *cc)
+{
+	const struct cubic_curve *curve = &cubic->curve;
+
+	cubic_estimate_reno(cubic, cc, 0);
+	return curve->w_est > cc->cwnd ? cc->cwnd / (curve->w_est - cc->cwnd) : U64_MOST;
+}
+
 /* The price of a packet more: Ha, Rhee, Xu, "CUBIC: a new TCP-friendly high-speed TCP variant", 2008,
- * algorithm 1. Nothing is cheaper than a packet for two (section 4.5: target at most 1.5 x cwnd). */
-CC_INLINE u32 cubic_reckon(struct cubic *cubic, const struct cc *cc)
+ * algorithm 1. */
+CC_INLINE u64 cubic_reckon(struct cubic *cubic, const struct cc *cc)
 {
 	struct cubic_curve *curve = &cubic->curve;
 	u64 elapsed = sub_sat(cc->now_ns, curve->epoch_ns);
@@ -104,35 +114,42 @@ CC_INLINE u32 cubic_reckon(struct cubic *cubic, const struct cc *cc)
 	u64 target = cubic_window(curve, cubic_ticks(ahead)) >> CUBIC_WINDOW_SHIFT;
 	u64 price = (u64)cc->cwnd * 100;
 
-	cubic_estimate_reno(cubic, cc, 0);
 	/* While nothing is known of the path, a packet for twenty (Linux). */
 	if (!curve->cwnd_prior)
 		price = 20;
 	if (target > cc->cwnd)
 		price = min64(price, cc->cwnd / (target - cc->cwnd));
-	if (curve->w_est > cc->cwnd)
-		price = min64(price, cc->cwnd / (curve->w_est - cc->cwnd));
-	return narrow(max64(price, 2));
+	return min64(price, cubic_friendly_price(cubic, cc));
 }
 
 /* Linux's clock (CONFIG_HZ=250), and a 32nd of a second by it. */
 #define CUBIC_CLOCK_NS (4 * NSEC_PER_MSEC)
 #define CUBIC_PRICE_STAYS 7u
+/* In `priced_at`, below the clock: the window has changed since. */
+#define CUBIC_OUTDATED 1u
 
-/* What a packet costs stays as it is while the window does, for a 32nd of a second. On a path of a
- * millisecond that is what sets the pace after a loss. */
+/* What a packet costs stays as it is while the window does, for a 32nd of a second. Where the window
+ * has changed it is reckoned anew, but by the curve once a tick at most: within a tick it can only become
+ * cheaper. On a path of a millisecond that is what sets the pace after a loss. */
 CC_INLINE void cubic_count(struct cubic *cubic, struct cc *cc, u32 acked)
 {
-	u32 now = (u32)(cc->now_ns / CUBIC_CLOCK_NS), cwnd = cc->cwnd;
+	u32 now = (u32)(cc->now_ns / CUBIC_CLOCK_NS) << 1, cwnd = cc->cwnd;
+	u32 age = (now - (cubic->priced_at & ~CUBIC_OUTDATED)) >> 1;
+	u64 price = cubic->price;
 
 	cubic->est_credit = add_sat32(cubic->est_credit, acked);
-	if (!cubic->price || now - cubic->priced_at > CUBIC_PRICE_STAYS) {
-		cubic->price = cubic_reckon(cubic, cc);
+	if (!cubic->price || age > CUBIC_PRICE_STAYS ||
+	    (age && (cubic->priced_at & CUBIC_OUTDATED))) {
+		price = cubic_reckon(cubic, cc);
 		cubic->priced_at = now;
+	} else if (cubic->priced_at & CUBIC_OUTDATED) {
+		price = min64(price, cubic_friendly_price(cubic, cc));
 	}
+	/* Nothing is cheaper than a packet for two (section 4.5: target at most 1.5 x cwnd). */
+	cubic->price = narrow(max64(price, 2));
 	cc_increase(cc, &cubic->credit, cubic->price, acked);
 	if (cc->cwnd != cwnd)
-		cubic->price = 0;
+		cubic->priced_at |= CUBIC_OUTDATED;
 }
 
 /* Sections 4.2 - 4.5. */

@@ -68,6 +68,18 @@ CC_INLINE void hystart_sample(struct hystart *hystart, u32 rtt_us)
 		hystart->samples++;
 }
 
+/* What a sender's own bursts may add to the length of a train: so much as four of the greatest take at
+ * twice the window in a round-trip, and no more than a millisecond (Linux, which found slow start to end
+ * too early on short paths). */
+#define HYSTART_BURSTS_BYTES (4ull * 65536)
+
+CC_INLINE u32 hystart_burst_us(const struct cc *cc)
+{
+	u64 rate = cc_rate(cc, cc->cwnd, cc->srtt_us);
+
+	return narrow(min64(div_sat(HYSTART_BURSTS_BYTES * USEC_PER_SEC, mul_sat(rate, 2)), 1000));
+}
+
 /* HyStart: whether the pipe is full, by a train of acknowledgements that is as long as the way there,
  * or by a round-trip time that has grown. */
 CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc, u32 rtt_us)
@@ -83,7 +95,8 @@ CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc,
 		hystart_round(hystart, cc);
 	if (now_us - hystart->train_us <= HYSTART_TRAIN_GAP_US) {
 		hystart->train_us = now_us;
-		if (now_us - hystart->round_start_us > hystart->last_us / 2)
+		if (now_us - hystart->round_start_us >
+		    add_sat32(hystart->last_us, hystart_burst_us(cc)) / 2)
 			return 1;
 	}
 	if (hystart->samples < HYSTART_RTT_SAMPLES) {

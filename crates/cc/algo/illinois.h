@@ -26,6 +26,7 @@ struct illinois {
 	u32 alpha;        /* packets by which a window grows in a round-trip, in 1024ths */
 	u32 beta;         /* part of the window that a loss takes, in 1024ths */
 	u32 credit;       /* alpha times packets acknowledged, towards the next increment, in 1024ths */
+	u32 acked;        /* packets acknowledged cumulatively that the window has not grown by */
 	u32 prior_cwnd;
 	u8 above;         /* the queue was long since alpha was at its most */
 	u8 low_rounds;    /* rounds since in which it was short */
@@ -106,6 +107,8 @@ CC_INLINE void illinois_measure(struct illinois *illinois, struct cc *cc,
 {
 	u32 rtt_us = sample->rtt_us;
 
+	/* Also the one that ends a recovery, which may acknowledge a window. */
+	illinois->acked = sample->advanced;
 	if (rtt_us) {
 		if (!illinois->base_rtt_us || rtt_us < illinois->base_rtt_us)
 			illinois->base_rtt_us = rtt_us;
@@ -122,7 +125,7 @@ CC_INLINE void illinois_measure(struct illinois *illinois, struct cc *cc,
 CC_INLINE void illinois_grow(struct illinois *illinois, struct cc *cc,
 			     const struct cc_sample *sample)
 {
-	u32 acked = sample->acked;
+	u32 acked = illinois->acked;
 	u64 sum, price;
 
 	if (!sample->cwnd_limited)

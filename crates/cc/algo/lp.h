@@ -2,8 +2,10 @@
 /* TCP-LP: Kuzmanovic, Knightly, "TCP-LP: a distributed algorithm for low priority data transfer",
  * INFOCOM 2003, with its names. It gives way to everybody else, by inferring their packets from delay.
  *
- * The paper takes the one-way delay from the peer's timestamps. Here it is the round-trip time, which is
- * finer (Linux's timestamps are in milliseconds) and the same wherever the way back has no queue. */
+ * The paper takes the one-way delay from the peer's timestamps. Those echo the first packet that an
+ * acknowledgement was delayed for (RFC 7323, section 4.3), and at small windows its delay would pass for a
+ * queue. Here it is the round-trip time of the last one, the same wherever the way back has no queue, and
+ * only of acknowledgements for more than one packet: one for a single packet may have waited for another. */
 #pragma once
 
 #include "reno.h"
@@ -13,6 +15,9 @@
 #define LP_SMOOTHING 8u
 #define LP_DELTA_PERCENT 15u
 #define LP_INFERENCE_RTTS 3u
+/* So little is nobody's queue but the sender's own bursts. The paper's threshold alone would take them for
+ * one where no real queue was seen yet; with Linux's timestamps, which count milliseconds, it cannot. */
+#define LP_BURST_US 1000u
 
 struct lp {
 	struct reno reno;
@@ -20,26 +25,28 @@ struct lp {
 	u32 smoothed_us;      /* sd: smoothed delay; 0: none yet */
 	u32 min_us;           /* d_min */
 	u32 max_us;           /* d_max */
+	u32 fresh;            /* sd has changed since the window was decided on last */
 };
 
 /* Section III.B: early congestion indication, if sd > d_min + (d_max - d_min) delta. */
 CC_INLINE int lp_congested(const struct lp *lp)
 {
-	u64 threshold = lp->min_us + (u64)(lp->max_us - lp->min_us) * LP_DELTA_PERCENT / 100;
+	u64 part = (u64)(lp->max_us - lp->min_us) * LP_DELTA_PERCENT / 100;
 
-	return lp->smoothed_us > threshold;
+	return lp->smoothed_us > lp->min_us + max64(part, LP_BURST_US);
 }
 
 CC_INLINE void lp_measure(struct lp *lp, struct cc *cc, const struct cc_sample *sample)
 {
 	u32 delay = sample->rtt_us;
 
-	if (!delay)
+	if (!delay || sample->acked < 2)
 		return;
 	if (!lp->smoothed_us) {
 		lp->smoothed_us = lp->min_us = lp->max_us = delay;
 		return;
 	}
+	lp->fresh = 1;
 	lp->min_us = min32(lp->min_us, delay);
 	lp->max_us = max32(lp->max_us, delay);
 	lp->smoothed_us = lp->smoothed_us - lp->smoothed_us / LP_SMOOTHING + delay / LP_SMOOTHING;
@@ -48,9 +55,10 @@ CC_INLINE void lp_measure(struct lp *lp, struct cc *cc, const struct cc_sample *
 /* Section III.C, figure 2. Least and greatest delay are learnt in slow start, and used after it. */
 CC_INLINE void lp_grow(struct lp *lp, struct cc *cc, const struct cc_sample *sample)
 {
-	int inferring = cc->now_ns < lp->inference_end_ns;
+	int inferring = cc->now_ns < lp->inference_end_ns, fresh = lp->fresh;
 
-	if (cc->ssthresh < CC_SSTHRESH_INFINITE && lp_congested(lp)) {
+	lp->fresh = 0;
+	if (fresh && cc->ssthresh < CC_SSTHRESH_INFINITE && lp_congested(lp)) {
 		/* Once more in the inference phase: others are there for sure. But not in the same
 		 * round-trip, whose packets were sent before the window was taken back. */
 		if (inferring && lp->inference_end_ns - cc->now_ns >

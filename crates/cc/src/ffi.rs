@@ -70,6 +70,7 @@ pub(crate) struct FeedbackValue {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sample {
     pub(crate) acked: u32,
+    pub(crate) advanced: u32,
     pub(crate) rtt_us: u32,
     pub(crate) prior_in_flight: u32,
     pub(crate) rate_delivered: u32,

@@ -34,6 +34,8 @@ pub struct Connection {
 pub struct Sample {
     /// Packets that it delivered, cumulatively or by SACK.
     pub acked: u32,
+    /// Packets that it acknowledged cumulatively, whether they were SACKed before or not.
+    pub advanced: u32,
     /// Round-trip time of the packet sent last among those acknowledged; `None` if none was
     /// measured (Karn's algorithm).
     pub rtt: Option<Span>,
@@ -108,6 +110,7 @@ impl From<&Sample> for ffi::Sample {
         let rate = sample.rate;
         ffi::Sample {
             acked: sample.acked,
+            advanced: sample.advanced,
             rtt_us: measured_micros(sample.rtt),
             prior_in_flight: sample.prior_in_flight,
             rate_delivered: rate.map_or(0, |rate| rate.delivered),

@@ -54,7 +54,7 @@ struct algorithm {
 
 REDUCE(reno) ON_SAMPLE(reno, grow)
 REDUCE(cubic) ON_SAMPLE(cubic, grow) ON_SAMPLE(cubic, measure) EVENT(cubic)
-REDUCE(westwood) ON_SAMPLE(westwood, grow) ON_SAMPLE(westwood, measure) EVENT(westwood)
+REDUCE(westwood) ON_SAMPLE(westwood, grow) INIT(westwood) ON_SAMPLE(westwood, measure) EVENT(westwood)
 REDUCE(illinois) ON_SAMPLE(illinois, grow) INIT(illinois) ON_SAMPLE(illinois, measure) EVENT(illinois)
 REDUCE(lp) ON_SAMPLE(lp, grow) ON_SAMPLE(lp, measure)
 REDUCE(dctcp) ON_SAMPLE(dctcp, grow) INIT(dctcp) ON_SAMPLE(dctcp, measure) EVENT(dctcp)
@@ -71,8 +71,8 @@ REDUCE(bbr3) ON_SAMPLE(bbr3, control) INIT(bbr3) EVENT(bbr3)
 static const struct algorithm algorithms[] = {
 	{ ALGORITHM(reno, CC_WINDOW, grow) },
 	{ ALGORITHM(cubic, CC_WINDOW, grow), .measure = cubic_measure_of, .event = cubic_event_of },
-	{ ALGORITHM(westwood, CC_WINDOW, grow), .measure = westwood_measure_of,
-	  .event = westwood_event_of },
+	{ ALGORITHM(westwood, CC_WINDOW, grow), .init = westwood_init_of,
+	  .measure = westwood_measure_of, .event = westwood_event_of },
 	{ ALGORITHM(illinois, CC_WINDOW, grow), .init = illinois_init_of,
 	  .measure = illinois_measure_of, .event = illinois_event_of },
 	{ ALGORITHM(lp, CC_WINDOW, grow), .measure = lp_measure_of },

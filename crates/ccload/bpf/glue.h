@@ -120,6 +120,7 @@ static __always_inline enum cc_event event_of(enum tcp_ca_event event)
 		struct cc cc = connection(sk);                                                     \
 		struct cc_sample sample = {                                                        \
 			.acked = ack->pkts_acked,                                                  \
+			.advanced = ack->pkts_acked,                                               \
 			.rtt_us = positive(ack->rtt_us),                                           \
 			.cwnd_limited = cwnd_limited(TCP(sk)),                                     \
 			.feedback = FEEDBACK(sk),                                                  \

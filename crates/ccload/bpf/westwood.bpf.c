@@ -2,6 +2,7 @@
 #include "glue.h"
 #include "westwood.h"
 
+GLUE_INIT(westwood)
 GLUE_MEASURE(westwood)
 GLUE_GROW(westwood)
 GLUE_REDUCE(westwood)
@@ -9,6 +10,7 @@ GLUE_EVENT(westwood)
 
 SEC(".struct_ops") struct tcp_congestion_ops control = {
 	GLUE_OPS(westwood),
+	.init = (void *)westwood_start,
 	.pkts_acked = (void *)westwood_acked,
 	.cong_avoid = (void *)westwood_avoid,
 	.cwnd_event = (void *)westwood_happened,

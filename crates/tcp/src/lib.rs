@@ -23,7 +23,7 @@ mod receiver;
 mod segment;
 mod sender;
 
-use midspan_units::Time;
+use midspan_units::{Span, Time};
 
 pub use config::{Config, EcnMode, Memory};
 pub use endpoint::{Endpoint, Failure, Stage, Transmit};
@@ -33,4 +33,29 @@ pub use segment::Segment;
 /// The timestamp of the time `now` (RFC 7323): milliseconds, never zero, which means none.
 fn timestamp(now: Time) -> u32 {
     ((now.as_nanos() / 1_000_000 + 1) as u32).max(1)
+}
+
+/// The clock by which Linux's timers run: CONFIG_HZ=250, as distributions have it.
+const TICK: Span = Span::from_millis(4);
+
+/// When a timer strikes that is set to `span`: at a tick, and never early, so up to one late.
+fn strikes(now: Time, span: Span) -> Time {
+    let tick = TICK.as_nanos();
+    let ticks = now.as_nanos() / tick + span.as_nanos().div_ceil(tick) + 1;
+    Time::from_nanos(ticks * tick)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_strikes_at_a_tick_and_never_early() {
+        let at = |micros: u64| Time::from_nanos(micros * 1000);
+        let delack = Span::from_millis(40);
+        assert_eq!(strikes(at(0), delack), at(44_000));
+        assert_eq!(strikes(at(3_999), delack), at(44_000));
+        assert_eq!(strikes(at(4_000), delack), at(48_000));
+        assert_eq!(strikes(at(1_000), Span::from_millis(41)), at(48_000));
+    }
 }

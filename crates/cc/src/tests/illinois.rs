@@ -88,3 +88,15 @@ fn alpha_comes_back_after_five_rounds() {
     let first = grown.iter().position(|&packets| packets >= 8);
     assert!(matches!(first, Some(5..=7)), "{grown:?}");
 }
+
+/// The acknowledgement that ends a recovery acknowledges a window, most of which was SACKed before: the
+/// window grows by all of it, alpha packets.
+#[test]
+fn a_recovery_is_no_lost_round() {
+    let mut sender = Sender::new("illinois", Config::default(), Span::from_millis(BASE)).at(200);
+    sender.round();
+    let before = sender.control.cwnd();
+    sender.sample.advanced = before;
+    sender.control.on_ack(&sender.connection, &sender.sample);
+    assert!((9..=10).contains(&(sender.control.cwnd() - before)), "{:?}", sender.control);
+}

@@ -2,9 +2,16 @@ use super::*;
 
 const RTT: Span = Span::from_millis(100);
 
+/// With an acknowledgement for every second packet.
+fn new() -> Sender {
+    let mut sender = Sender::new("lp", Config::default(), RTT);
+    sender.sample.acked = 2;
+    sender
+}
+
 /// In congestion avoidance at 100 packets, with delays from 100 to 200 ms seen.
 fn lp() -> Sender {
-    let mut sender = Sender::new("lp", Config::default(), RTT);
+    let mut sender = new();
     for millis in [200, 100] {
         sender.sample.rtt = Some(Span::from_millis(millis));
         for _ in 0..40 {
@@ -14,9 +21,9 @@ fn lp() -> Sender {
     sender.at(100)
 }
 
-fn ack_with_rtt(sender: &mut Sender, millis: u64, times: u32) {
+fn ack_with_rtt(sender: &mut Sender, millis: u64, packets: u32) {
     sender.sample.rtt = Some(Span::from_millis(millis));
-    for _ in 0..times {
+    for _ in 0..packets / sender.sample.acked {
         sender.ack();
     }
 }
@@ -47,7 +54,7 @@ fn it_gives_way() {
 #[test]
 fn it_holds_still_while_it_infers() {
     let mut sender = lp();
-    ack_with_rtt(&mut sender, 150, 4);
+    ack_with_rtt(&mut sender, 150, 8);
     assert_eq!(sender.control.cwnd(), 50);
     ack_with_rtt(&mut sender, 100, 100);
     assert_eq!(sender.control.cwnd(), 50);
@@ -58,8 +65,30 @@ fn it_holds_still_while_it_infers() {
 /// What it needs to know of the path it learns in slow start, and does not use yet.
 #[test]
 fn slow_start_is_not_touched() {
-    let mut sender = Sender::new("lp", Config::default(), RTT);
-    sender.round();
+    let mut sender = new();
+    ack_with_rtt(&mut sender, 100, 10);
     ack_with_rtt(&mut sender, 200, 20);
     assert_eq!(sender.control.cwnd(), 40);
+}
+
+/// An acknowledgement for one packet may have waited for a second one.
+#[test]
+fn a_delayed_acknowledgement_is_no_queue() {
+    let mut sender = lp();
+    sender.sample.acked = 1;
+    ack_with_rtt(&mut sender, 200, 50);
+    assert_eq!(sender.control.cwnd(), 100);
+}
+
+/// Nor is what the sender's own bursts add on a path that never had one.
+#[test]
+fn a_millisecond_is_no_queue() {
+    let mut sender = new().at(100);
+    for micros in [100_000, 100_900] {
+        sender.sample.rtt = Some(Span::from_micros(micros));
+        for _ in 0..40 {
+            sender.ack();
+        }
+    }
+    assert_eq!(sender.control.cwnd(), 101);
 }

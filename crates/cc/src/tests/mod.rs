@@ -63,6 +63,7 @@ impl Sender {
         connection.delivered = connection.delivered.wrapping_add(acked);
         connection.snd_una = connection.snd_una.wrapping_add(acked.wrapping_mul(connection.mss));
         connection.snd_nxt = connection.snd_una.wrapping_add(cwnd.wrapping_mul(connection.mss));
+        self.sample.advanced = acked;
         self.sample.prior_in_flight = cwnd;
         self.sample.rate = Some(RateSample {
             delivered: cwnd,

@@ -6,6 +6,13 @@ fn westwood() -> Sender {
     Sender::new("westwood", Config::default(), RTT)
 }
 
+/// The window when a loss is repaired.
+fn after_a_loss(sender: &Sender) -> u32 {
+    let mut probe = sender.clone();
+    probe.lose();
+    probe.control.cwnd()
+}
+
 /// Westwood+, section 2: the estimate is a low-pass filter of what is delivered in a round-trip. On a
 /// steady path it is the rate, and the threshold the window: nothing is taken for a stray loss.
 #[test]
@@ -15,7 +22,7 @@ fn on_a_steady_path_a_loss_takes_nothing() {
     for _ in 0..10 {
         sender.round();
     }
-    let left = sender.control.on_reduction(&sender.connection, State::Recovery);
+    let left = after_a_loss(&sender);
     assert!((98..=101).contains(&left), "{left}");
 }
 
@@ -34,8 +41,7 @@ fn the_filter_follows_a_step() {
     let mut seen = Vec::new();
     for _ in 0..64 {
         sender.round();
-        let mut probe = sender.control.clone();
-        let now = probe.on_reduction(&sender.connection, State::Recovery);
+        let now = after_a_loss(&sender);
         if now != before {
             seen.push(f64::from(now));
             before = now;
@@ -61,7 +67,7 @@ fn a_queue_is_taken_off() {
     for _ in 0..60 {
         sender.round();
     }
-    let left = sender.control.on_reduction(&sender.connection, State::Recovery);
+    let left = after_a_loss(&sender);
     assert!((49..=52).contains(&left), "{left}");
 }
 
@@ -81,6 +87,20 @@ fn a_short_round_trip_counts_as_a_tick() {
     for _ in 0..200 {
         sender.round();
     }
-    let left = sender.control.on_reduction(&sender.connection, State::Recovery);
+    let left = after_a_loss(&sender);
     assert!((38..=41).contains(&left), "{left}");
+}
+
+/// While the loss is repaired the window is halved.
+#[test]
+fn a_recovery_halves() {
+    let mut sender = westwood().at(100);
+    sender.sample.cwnd_limited = false;
+    for _ in 0..10 {
+        sender.round();
+    }
+    assert_eq!(sender.control.on_reduction(&sender.connection, State::Recovery), 50);
+    // After a timeout it is the threshold that the estimate sets.
+    let threshold = sender.control.on_reduction(&sender.connection, State::Loss);
+    assert!((95..=101).contains(&threshold), "{threshold}");
 }

@@ -58,14 +58,15 @@ fn sample() -> impl Strategy<Value = Sample> {
             fairness,
         });
     (
-        (wild(), wild()),
+        (wild(), wild(), wild()),
         prop::option::of(wild_long()),
         prop::option::of(rate),
         prop::option::of(feedback),
         any::<[bool; 3]>(),
     )
-        .prop_map(|((acked, prior_in_flight), rtt, rate, feedback, flags)| Sample {
+        .prop_map(|((acked, advanced, prior_in_flight), rtt, rate, feedback, flags)| Sample {
             acked,
+            advanced,
             rtt: rtt.map(Span::from_nanos),
             prior_in_flight,
             rate,

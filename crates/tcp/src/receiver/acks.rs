@@ -117,7 +117,7 @@ impl Acks {
             self.now = true;
         } else if !holes {
             let wait = self.interval.unwrap_or(LEAST_DELAY).clamp(LEAST_DELAY, MOST_DELAY);
-            self.delayed.get_or_insert(now + wait);
+            self.delayed.get_or_insert(crate::strikes(now, wait));
         } else {
             self.compress(now, nxt, rtt);
         }

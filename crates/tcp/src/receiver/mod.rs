@@ -118,6 +118,7 @@ impl Receiver {
         }
         self.report.arrived(self.out_of_order.around(start).unwrap_or((start, end)));
         self.acks.due();
+        self.window.grow((end - start) as u32, self.buffered());
     }
 
     fn deliver(&mut self, start: u64, end: u64, payload: u32) {

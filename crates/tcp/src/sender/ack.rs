@@ -27,6 +27,8 @@ pub(crate) struct Acknowledgement<'a> {
 pub(super) struct News {
     /// Something was acknowledged cumulatively.
     pub(super) advanced: bool,
+    /// Segments that were, SACKed before or not.
+    passed: u32,
     /// Something was SACKed.
     pub(super) sacked: bool,
     /// Something of before the recovery point that was sent once was delivered.
@@ -164,6 +166,7 @@ impl Sender {
         let Sender { board, deliveries, rack, rtt, .. } = self;
         let min_rtt = rtt.min();
         board.acknowledge(ack, |segment| {
+            news.passed += 1;
             if segment.ever_retransmitted {
                 news.retransmission_acked = true;
             } else if !segment.sacked {
@@ -232,6 +235,7 @@ impl Sender {
         if acked > 0 || (lost > 0 && self.owns_rate()) {
             let sample = Sample {
                 acked,
+                advanced: news.passed,
                 rtt,
                 prior_in_flight: before.in_flight,
                 rate,

@@ -4,10 +4,8 @@ use midspan_units::{Span, Time};
 
 use super::ack::{Acknowledgement, News};
 use super::{Forced, Sender, Timer, prr::Prr, tail};
+use crate::TICK;
 use midspan_cc::State;
-
-/// The clock by which Linux's timers run: CONFIG_HZ=250, as distributions have it.
-const TICK: Span = Span::from_millis(4);
 
 impl Sender {
     /// A length of time, rounded up to the clock that timers run by.
