@@ -32,7 +32,7 @@ pub use message::{
     FRAME_BYTES, Frames, LONGEST_PERIOD, MessageError, Reason, SHORTEST_PERIOD, ToDaemon, ToSender,
 };
 pub use policy::{Policy, PolicyError, Revoked, Rights};
-pub use reading::{Blocks, LinkReading, Reading};
+pub use reading::{Blocks, LinkReading, Reading, Recorded};
 pub use registry::{Counts, Due, Limits, Registry, SessionId, SourceId, UeView};
 pub use trust::{Fault, GOOD_PER_FAULT, Trust, TrustLimits, Verdict};
 pub use ue_map::{Rnti, UeMap, UeMapError};

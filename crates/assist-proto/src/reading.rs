@@ -28,8 +28,35 @@ impl Reading<Causal> {
 impl Reading<Oracle> {
     /// Of the window that begins `at`: what the link is going to carry, out of a recording.
     pub fn coming(at: Time, window: Span, downlink: Rate, uplink: Rate) -> Self {
-        let link = |capacity| LinkReading { capacity: Some(capacity), ..LinkReading::default() };
-        Reading { at, window, downlink: link(downlink), uplink: link(uplink), basis: PhantomData }
+        let [downlink, uplink] = [downlink, uplink].map(|rate| LinkReading::told(Some(rate)));
+        Reading { at, window, downlink, uplink, basis: PhantomData }
+    }
+}
+
+/// A basis of which readings can be made by whoever knows all that a link can carry: a recording of it,
+/// or an emulated base station.
+pub trait Recorded: Basis {
+    /// How many windows after the beginning of a window it can be told of: an oracle does it then, all
+    /// others when it is over.
+    const DELAY: u64;
+
+    /// Of the window of which `at` is the time to tell.
+    fn reading(at: Time, window: Span, downlink: Rate, uplink: Option<Rate>) -> Reading<Self>;
+}
+
+impl Recorded for Causal {
+    const DELAY: u64 = 1;
+
+    fn reading(at: Time, window: Span, downlink: Rate, uplink: Option<Rate>) -> Reading<Self> {
+        Reading::passed(at, window, LinkReading::told(Some(downlink)), LinkReading::told(uplink))
+    }
+}
+
+impl Recorded for Oracle {
+    const DELAY: u64 = 0;
+
+    fn reading(at: Time, window: Span, downlink: Rate, uplink: Option<Rate>) -> Reading<Self> {
+        Reading::coming(at, window, downlink, uplink.unwrap_or_default())
     }
 }
 
@@ -46,6 +73,13 @@ pub struct LinkReading {
     pub blocks: Option<Blocks>,
     /// What the channel could carry at most, from its quality and the cell's width.
     pub ceiling: Option<Rate>,
+}
+
+impl LinkReading {
+    /// From a source that knows what the link could have carried, or does not know.
+    pub fn told(capacity: Option<Rate>) -> LinkReading {
+        LinkReading { capacity, ..LinkReading::default() }
+    }
 }
 
 /// Resource blocks over a window.

@@ -99,6 +99,9 @@ pub struct AgentConfig {
     /// Where the number of flows that share a UE's link comes from.
     #[serde(default)]
     pub flows: FlowsFrom,
+    /// Whose minRTT senders go by.
+    #[serde(default)]
+    pub min_rtt: MinRttFrom,
     /// The folder in which the map for the congestion controls is pinned.
     #[serde(default = "pins")]
     pub pins: PathBuf,
@@ -142,6 +145,17 @@ pub enum FlowsFrom {
     Counted,
 }
 
+/// Whose minRTT senders go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MinRttFrom {
+    /// What the network says.
+    #[default]
+    Network,
+    /// The least round trip that each connection has measured: throughput guidance, for comparison.
+    Sender,
+}
+
 fn period() -> Span {
     Span::from_millis(50)
 }
@@ -158,6 +172,27 @@ fn pins() -> PathBuf {
 const MOST_ALWAYS: u128 = 20_000;
 
 impl AgentConfig {
+    /// Defaults, but for what has none; of no UE yet.
+    pub fn new(identity: Identity, daemons: Vec<DaemonAddress>) -> AgentConfig {
+        AgentConfig {
+            basis: BasisKind::default(),
+            ues: Vec::new(),
+            report: None,
+            regulate: None,
+            always: false,
+            period: period(),
+            timeout: None,
+            greatest: greatest(),
+            distance: None,
+            flows: FlowsFrom::default(),
+            min_rtt: MinRttFrom::default(),
+            pins: pins(),
+            control: None,
+            identity,
+            daemons,
+        }
+    }
+
     /// After how long without feedback senders go as their base control does.
     pub fn timeout(&self) -> Span {
         self.timeout.unwrap_or(self.period * 7 / 2)
@@ -194,6 +229,22 @@ impl AgentConfig {
 }
 
 impl DaemonConfig {
+    /// Defaults, but for what has none.
+    pub fn new(policy: PathBuf, identity: Identity) -> DaemonConfig {
+        DaemonConfig {
+            listen: listen(),
+            basis: BasisKind::default(),
+            policy,
+            control: None,
+            sessions: sessions(),
+            probe: None,
+            identity,
+            limits: Limits::default(),
+            estimator: EstimatorConfig::default(),
+            sources: Vec::new(),
+        }
+    }
+
     fn fault(&self) -> Option<String> {
         if self.sessions == 0 {
             return Some("`sessions` must be at least 1".into());

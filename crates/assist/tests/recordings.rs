@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use midspan_assist::source::TraceWindows;
 use midspan_assist_proto::estimate::{EstimatorConfig, UeEstimator};
 use midspan_assist_proto::{Causal, LinkReading, Reading};
 use midspan_path::Trace;
+use midspan_path::TraceWindows;
 use midspan_units::{Rate, Span, Time};
 
 /// What real links do is not implausible: hardly a window of any recording is clipped, and what a

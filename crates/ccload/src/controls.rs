@@ -1,6 +1,6 @@
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use libbpf_rs::{Link, MapHandle, Object};
 use midspan_cc::{Config, feedback};
 use rustix::fs::statfs;
 
-use crate::object::control;
+use crate::object::{MapFrom, control};
 use crate::{Algorithm, Error, Kernel, algorithms, ingress, registration};
 
 /// What every control's name begins with, so that none is taken for the kernel's own.
@@ -17,6 +17,8 @@ pub const PREFIX: &str = "ms_";
 
 /// A map, and its pin.
 const MARKS: &str = "marks";
+/// The map of feedback, as the programs name it.
+const FEEDBACK: &str = "feedback";
 const FOLDER: &str = "/sys/fs/bpf/midspan/cc";
 /// How long an unloaded name may linger; it is gone in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -119,7 +121,7 @@ impl Controls {
     /// when it is unloaded too, and what the network has marked on the acknowledgements of connections,
     /// as some keep what was replaced.
     fn maps(&self) -> [(&'static str, PathBuf); 2] {
-        [("feedback", self.feedback()), (MARKS, self.folder.join(MARKS))]
+        [(FEEDBACK, self.feedback()), (MARKS, self.folder.join(MARKS))]
     }
 
     /// Registers `algorithm` until it is unloaded. If it is loaded already it is replaced:
@@ -139,7 +141,7 @@ impl Controls {
     fn register(&self, algorithm: Algorithm, options: &Options) -> Result<Change, Error> {
         let kernel = Kernel::running()?;
         let (name, pin) = (self.name_of(algorithm), self.pin_of(algorithm));
-        let mut object = self.load_object(algorithm, options, &kernel, &self.maps())?;
+        let mut object = self.load_object(algorithm, options, &kernel, &self.maps().map(pinned))?;
         ingress::pin(&mut object, &self.ingress_of(algorithm))?;
         let mut map = control(&mut object).map_err(|error| refused(&name, &kernel, error))?;
         match map.attach_struct_ops().map_err(|error| io_error(&error)) {
@@ -183,11 +185,33 @@ impl Controls {
     /// # Errors
     /// As [`Error`] has them; [`Error::NameTaken`] also if it is loaded.
     pub fn hold(&self, algorithm: Algorithm, options: &Options) -> Result<Held, Error> {
+        let [feedback, _] = self.maps();
+        let there = Some(feedback).filter(|(_, path)| path.exists());
+        self.hold_from(algorithm, options, there.map(pinned))
+    }
+
+    /// The same, but feedback is that of `map`, which is laid out as [`midspan_cc::feedback`] says.
+    ///
+    /// # Errors
+    /// As [`Controls::hold`].
+    pub fn hold_with(
+        &self,
+        algorithm: Algorithm,
+        options: &Options,
+        map: BorrowedFd<'_>,
+    ) -> Result<Held, Error> {
+        self.hold_from(algorithm, options, Some((FEEDBACK, MapFrom::Shared(map))))
+    }
+
+    fn hold_from(
+        &self,
+        algorithm: Algorithm,
+        options: &Options,
+        feedback: Option<(&str, MapFrom<'_>)>,
+    ) -> Result<Held, Error> {
         let kernel = Kernel::running()?;
         let name = self.name_of(algorithm);
-        let [feedback, _] = self.maps();
-        let pinned: Vec<_> = Some(feedback).filter(|(_, path)| path.exists()).into_iter().collect();
-        let mut object = self.load_object(algorithm, options, &kernel, &pinned)?;
+        let mut object = self.load_object(algorithm, options, &kernel, feedback.as_slice())?;
         let ingress = ingress::attach(&mut object)?;
         let mut map = control(&mut object).map_err(|error| refused(&name, &kernel, error))?;
         let link = map.attach_struct_ops().map_err(|error| match io_error(&error) {
@@ -291,11 +315,11 @@ impl Controls {
         algorithm: Algorithm,
         options: &Options,
         kernel: &Kernel,
-        pinned: &[(&str, PathBuf)],
+        maps: &[(&str, MapFrom<'_>)],
     ) -> Result<Object, Error> {
         let name = self.name_of(algorithm);
         algorithm
-            .load(&name, options, kernel, pinned)
+            .load(&name, options, kernel, maps)
             .map_err(|error| refused(&name, kernel, io_error(&error)))
     }
 
@@ -320,6 +344,10 @@ impl Controls {
         registration::unregister(map.as_fd()).map_err(failed)?;
         fs::remove_file(pin).map_err(failed)
     }
+}
+
+fn pinned((name, path): (&'static str, PathBuf)) -> (&'static str, MapFrom<'static>) {
+    (name, MapFrom::Pin(path))
 }
 
 /// The names of all controls that the kernel has.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use libbpf_rs::{
@@ -33,6 +34,15 @@ pub fn algorithms() -> impl Iterator<Item = Algorithm> {
     OBJECTS.iter().map(|&(name, object)| Algorithm { name, object })
 }
 
+/// Where a map is from that is not the program's own.
+#[derive(Debug)]
+pub(crate) enum MapFrom<'a> {
+    /// It is pinned there, or is made and pinned.
+    Pin(PathBuf),
+    /// Somebody else has it.
+    Shared(BorrowedFd<'a>),
+}
+
 impl Algorithm {
     /// The one called `name`.
     ///
@@ -50,14 +60,14 @@ impl Algorithm {
         self.name
     }
 
-    /// Loads its programs, to be registered as `registered`. Of its maps those that `pinned` names are
-    /// those pinned there, which are made if need be; the others are its own.
+    /// Loads its programs, to be registered as `registered`. Of its maps those that `maps` names are
+    /// from there; the others are its own.
     pub(crate) fn load(
         self,
         registered: &str,
         options: &Options,
         kernel: &Kernel,
-        pinned: &[(&str, PathBuf)],
+        maps: &[(&str, MapFrom<'_>)],
     ) -> libbpf_rs::Result<Object> {
         set_print(Some((PrintLevel::Debug, |level, said| match level {
             PrintLevel::Warn => tracing::debug!("libbpf: {}", said.trim_end()),
@@ -74,9 +84,12 @@ impl Algorithm {
         if let Ok(mut arguments) = open_map(&mut object, ".rodata.kernel") {
             arguments.set_initial_value(&kernel.cong_control_arguments.to_ne_bytes())?;
         }
-        for (name, path) in pinned {
+        for (name, from) in maps {
             if let Ok(mut map) = open_map(&mut object, name) {
-                map.set_pin_path(path)?;
+                match from {
+                    MapFrom::Pin(path) => map.set_pin_path(path)?,
+                    MapFrom::Shared(shared) => map.reuse_fd(*shared)?,
+                }
             }
         }
         object.load()

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use midspan_path::Link;
-use midspan_units::Span;
+use midspan_units::{Span, Time};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::engine::{Command, Engine};
@@ -15,7 +15,7 @@ use crate::pace::{Pace, Processor};
 use crate::packet::WirePacket;
 use crate::port::{Backend, Monitor, Port, PortConfig};
 use crate::report::{Distribution, Report};
-use crate::timing::Scheduling;
+use crate::timing::{self, Scheduling};
 
 /// An emulated link: its name in reports and its two ends.
 #[derive(Debug, Clone)]
@@ -64,11 +64,12 @@ pub enum Error {
 pub fn start(config: LinkConfig, link: Link<WirePacket>) -> Result<Emulator, Error> {
     let (left, left_monitor) = open(&config, &config.left)?;
     let (right, right_monitor) = open(&config, &config.right)?;
-    let running = RunningLink::new([left, right], link);
+    let epoch = timing::now();
+    let running = RunningLink::new([left, right], link, epoch);
     let thread = Thread::start(&config.name, running, config.shortest_rtt)
         .map_err(|source| Error::Thread { link: config.name.clone(), source })?;
     let monitors = [left_monitor, right_monitor];
-    Ok(Emulator { name: config.name, thread, monitors, drops_before: AtomicU64::new(0) })
+    Ok(Emulator { name: config.name, epoch, thread, monitors, drops_before: AtomicU64::new(0) })
 }
 
 fn open(config: &LinkConfig, port: &PortConfig) -> Result<(Port, Monitor), Error> {
@@ -83,6 +84,7 @@ fn open(config: &LinkConfig, port: &PortConfig) -> Result<(Port, Monitor), Error
 #[derive(Debug)]
 pub struct Emulator {
     name: String,
+    epoch: Time,
     thread: Thread,
     monitors: [Monitor; 2],
     /// Drops that the monitors had counted when measuring last began.
@@ -124,6 +126,12 @@ impl Emulator {
             scheduling,
             failure: snapshot.failure,
         }
+    }
+
+    /// The moment that is zero to the link's elements, on the kernel's monotonic clock: a trace begins
+    /// here.
+    pub fn epoch(&self) -> Time {
+        self.epoch
     }
 
     /// Forgets what was measured so far: the warm-up is over. Packets in the link stay there.

@@ -18,6 +18,8 @@ use crate::train::Train;
 pub(crate) struct RunningLink {
     lanes: [Lane; 2],
     link: Link<WirePacket>,
+    /// When the link's time began.
+    epoch: Time,
     /// Number of the last packet or super-packet taken in.
     burst: u64,
     measured: Measured,
@@ -85,7 +87,7 @@ const WAYS: [Way; 2] = [Way::Up, Way::Down];
 const ATTEMPTS: usize = 3;
 
 impl RunningLink {
-    pub(crate) fn new(ports: [Port; 2], link: Link<WirePacket>) -> RunningLink {
+    pub(crate) fn new(ports: [Port; 2], link: Link<WirePacket>, epoch: Time) -> RunningLink {
         let [left, right] = ports;
         let lane = |port| Lane {
             port,
@@ -97,6 +99,7 @@ impl RunningLink {
         RunningLink {
             lanes: [lane(left), lane(right)],
             link,
+            epoch,
             burst: 0,
             measured: Measured {
                 since: timing::now(),
@@ -130,8 +133,9 @@ impl RunningLink {
                 self.burst += 1;
                 self.measured.reads[side] += 1;
                 let link = &mut self.link;
+                let at = Time::ZERO + now.since(self.epoch);
                 let taken = segment::split(bytes, header, self.burst, |packet| {
-                    link.enqueue(WAYS[side], now, packet);
+                    link.enqueue(WAYS[side], at, packet);
                 });
                 match taken {
                     Ok(()) => {}
@@ -153,14 +157,19 @@ impl RunningLink {
 
     /// When a packet may be due, and in which lane.
     pub(crate) fn next_due(&self) -> Option<(Time, usize)> {
-        let due = |side: usize| self.link.next_event(WAYS[side]).map(|time| (time, side));
+        let due = |side: usize| {
+            let event = self.link.next_event(WAYS[side])?;
+            Some((self.epoch + event.since(Time::ZERO), side))
+        };
         due(0).into_iter().chain(due(1)).min()
     }
 
     /// Puts the next packet of a lane that is due by `now` aboard a train, which departs first if
     /// the packet cannot join it.
     pub(crate) fn put_out(&mut self, from: usize, now: Time) {
+        let now = Time::ZERO + now.since(self.epoch);
         if let Some((intended, packet)) = self.link.dequeue(WAYS[from], now) {
+            let intended = self.epoch + intended.since(Time::ZERO);
             let to = 1 - from;
             if !self.lanes[to].train.admits(&packet) {
                 self.depart(to);

@@ -1,30 +1,59 @@
 //! Congestion controls of ours that a scenario names and the kernel does not have: held while it runs.
 
 use std::collections::BTreeSet;
+use std::os::fd::AsFd;
 
 use anyhow::{Context, Result};
+use midspan_assist::agent::FeedbackMap;
 use midspan_ccload::{Algorithm, Controls, Held, Options, PREFIX};
 use midspan_scenario::{Cell, Scenario};
 
-/// Registers them. They go with the answer, or with this process, however that ends. One that is
-/// loaded already is left as it is.
+/// Controls that are registered, and where they have feedback from. They go with this, or with this
+/// process, however that ends.
+#[derive(Debug)]
+pub(crate) struct HeldControls {
+    _held: Vec<Held>,
+    /// None if no cell of the scenario has feedback.
+    pub(crate) feedback: Option<FeedbackMap>,
+}
+
+/// Registers the ones that the scenario names. One that is loaded already is left as it is.
 ///
 /// # Errors
 /// When there is none of such a name, or the kernel or the user's rights do not suffice.
-pub(crate) fn hold(scenario: &Scenario) -> Result<Vec<Held>> {
+pub(crate) fn hold(scenario: &Scenario) -> Result<HeldControls> {
     let controls = Controls::default();
     let status = controls.status();
+    let names = ours(scenario);
+    let loaded =
+        |name: &String| status.iter().any(|status| status.name == *name && status.registered);
+    let feedback = if !scenario.cells().iter().any(|cell| cell.spec.assisted().is_some()) {
+        None
+    } else if names.iter().any(|name| loaded(name) && takes_feedback(name)) {
+        // It has the machine's map, so the others take that too.
+        let folder = controls.feedback();
+        Some(FeedbackMap::pinned(folder.parent().unwrap_or(&folder)))
+    } else {
+        Some(FeedbackMap::private())
+    };
+    let feedback = feedback.transpose().context("no map for feedback can be had")?;
     let mut held = Vec::new();
-    for name in ours(scenario) {
-        if status.iter().any(|status| status.name == name && status.registered) {
-            continue;
-        }
+    for name in names.iter().filter(|name| !loaded(name)) {
+        let options = Options::default();
         let control = Algorithm::named(&name[PREFIX.len()..])
-            .and_then(|algorithm| controls.hold(algorithm, &Options::default()))
+            .and_then(|algorithm| match &feedback {
+                Some(map) => controls.hold_with(algorithm, &options, map.as_fd()),
+                None => controls.hold(algorithm, &options),
+            })
             .with_context(|| format!("the scenario names the congestion control `{name}`"))?;
         held.push(control);
     }
-    Ok(held)
+    Ok(HeldControls { _held: held, feedback })
+}
+
+/// Whether it is one of the `natcp` paper's.
+fn takes_feedback(name: &str) -> bool {
+    ["natcp", "nacubic"].contains(&&name[PREFIX.len()..])
 }
 
 /// The names in the scenario that are ours.

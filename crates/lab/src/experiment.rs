@@ -81,12 +81,13 @@ impl Experiment<'_> {
         progress: &Progress,
         results: &mut Results,
     ) -> Result<()> {
-        let _controls = controls::hold(self.scenario)?;
+        let controls = controls::hold(self.scenario)?;
         let runner = Runner {
             scenario: self.scenario,
             traces: self.traces,
             midspan: self.midspan,
             backend: midspan_emu::Backend::available(),
+            feedback: controls.feedback.as_ref(),
         };
         for run in runs {
             progress.begin(run);
@@ -135,7 +136,8 @@ impl Experiment<'_> {
     }
 }
 
-/// Reads every trace that the scenario's paths name, as seen from `directory`.
+/// Every trace that the scenario's paths name: made, if the scenario says how, else read from
+/// `directory`.
 ///
 /// # Errors
 /// The first one that cannot be read or is no trace.
@@ -145,6 +147,10 @@ pub fn read_traces(scenario: &Scenario, directory: &Path) -> Result<Traces> {
         let path = &cell.spec.path;
         for name in path.access.traces().chain(path.wide.traces()) {
             if traces.contains_key(name) {
+                continue;
+            }
+            if let Some(synthetic) = scenario.traces.get(name) {
+                traces.insert(name.to_owned(), synthetic.generate());
                 continue;
             }
             let file = directory.join(name);

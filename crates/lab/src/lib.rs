@@ -4,6 +4,7 @@
 //! runs, [`simulation`] all of them in virtual time, [`run`] one run live: a [`topology`] of network namespaces and emulated links, perhaps a
 //! [`proxy`] on the MEC, [`traffic`] across it. [`doctor`] says what this machine can do.
 
+pub mod assist;
 mod controls;
 pub mod doctor;
 pub mod experiment;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use midspan_assist::agent::FeedbackMap;
 use midspan_emu::Backend;
 use midspan_path::Traces;
 use midspan_scenario::record::{
@@ -13,6 +14,7 @@ use midspan_scenario::record::{
 use midspan_scenario::{Cell, Direction, Scenario, Workload};
 use midspan_sys::sockdiag::TcpSocket;
 
+use crate::assist::NetAssist;
 use crate::legs;
 use crate::links::{self, LinkReports};
 use crate::proxy::Proxy;
@@ -30,6 +32,8 @@ pub struct Runner<'a> {
     pub midspan: PathBuf,
     /// How links are carried.
     pub backend: Backend,
+    /// Where the congestion controls have NetAssist's feedback from, if any do.
+    pub feedback: Option<&'a FeedbackMap>,
 }
 
 impl Runner<'_> {
@@ -59,6 +63,7 @@ impl Runner<'_> {
         let topology = Topology::build(spec, variant, self.traces, seed, self.backend)?;
         let (host, address) = topology.service(spec.service.at);
         let mut proxy = Proxy::start(variant, &topology.mec, spec, address, &self.midspan)?;
+        let assist = NetAssist::start(spec, &topology, self.traces, self.feedback)?;
         let ends = Ends {
             client: &topology.ue,
             server: host,
@@ -89,7 +94,8 @@ impl Runner<'_> {
         if let Some(proxy) = &mut proxy {
             proxy.check()?;
         }
-        let (measurement, reports) = measured?;
+        let (mut measurement, reports) = measured?;
+        measurement.feedback = assist.as_ref().map(NetAssist::record);
         legs::check_split(&measurement.legs, variant, spec.service.at)?;
         Ok(judge(measurement, &reports, ShortestRtts::of(spec, variant)))
     }
@@ -138,6 +144,7 @@ fn run_bulk(
         transfers: Vec::new(),
         legs,
         links: links::records(&reports),
+        feedback: None,
     };
     Ok((measurement, reports))
 }
@@ -161,6 +168,7 @@ fn run_transfers(
         transfers,
         legs,
         links: links::records(&reports),
+        feedback: None,
     };
     Ok((measurement, reports))
 }

@@ -17,7 +17,7 @@ use midspan_scenario::record::Variant;
 use midspan_scenario::{CellSpec, Host, Place};
 use midspan_sys::netlink::{Netlink, Route};
 use midspan_sys::netns::Netns;
-use midspan_units::Span;
+use midspan_units::{Span, Time};
 
 use crate::host::HostSettings;
 use crate::links::LinkReports;
@@ -136,6 +136,11 @@ impl Topology {
             Place::Server => (&self.server, SERVER.v4),
             Place::Mec => (&self.mec, MEC_ACCESS.v4),
         }
+    }
+
+    /// When the access link's time began, on the kernel's monotonic clock: where its traces start.
+    pub fn access_epoch(&self) -> Time {
+        self.access.epoch()
     }
 
     /// Starts the links' statistics anew: what came before was warm-up.

@@ -1,6 +1,7 @@
-//! Synthetic traces of cellular links, for tests that have no recordings.
+//! Synthetic traces of cellular links, for who has no recordings.
 
 use midspan_units::{Rate, Share, Span};
+use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
 use crate::trace::{CHANCE_BYTES, Trace};
@@ -8,7 +9,8 @@ use crate::trace::{CHANCE_BYTES, Trace};
 /// A cellular link as a random process: its rate wanders over a wide range around a mean, and now
 /// and then it carries nothing at all. Looks like the recordings that the Sprout paper (NSDI 2013)
 /// made of U.S. networks, and is none of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct CellularSpec {
     /// Mean rate over a long time.
     pub mean: Rate,
@@ -22,6 +24,8 @@ pub struct CellularSpec {
     pub outages: Share,
     /// How long one outage is on the mean.
     pub outage: Span,
+    /// Where the randomness comes from.
+    pub seed: u64,
 }
 
 impl Default for CellularSpec {
@@ -35,6 +39,7 @@ impl Default for CellularSpec {
             coherence: Span::from_millis(20),
             outages: Share::from_fraction(0.02),
             outage: Span::from_millis(300),
+            seed: 1,
         }
     }
 }
@@ -42,17 +47,41 @@ impl Default for CellularSpec {
 /// 2^(n/4) in 1/65536.
 const QUARTERS: [u64; 4] = [65_536, 77_936, 92_682, 110_218];
 
+/// More chances than this are no trace of any use: an hour at 60 Mbit/s.
+const MOST_CHANCES: u64 = 20_000_000;
+
 impl CellularSpec {
-    /// The trace of this `seed`: the same on every machine.
+    /// Why there can be no such trace, if so.
+    ///
+    /// # Errors
+    /// In one line, with what would be right.
+    pub fn check(&self) -> Result<(), String> {
+        if self.mean == Rate::from_bps(0) {
+            return Err(
+                "`mean` of a synthetic trace must be above zero, such as `5 Mbit/s`".to_owned()
+            );
+        }
+        let chances = self.mean.bytes_in(self.duration).as_bytes() / u64::from(CHANCE_BYTES);
+        if self.duration < Span::from_millis(1) || chances > MOST_CHANCES {
+            return Err(
+                "`duration` of a synthetic trace must be at least 1 ms, and short enough for \
+                        its rate; try `60 s`"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// The trace: the same on every machine.
     ///
     /// The rate's logarithm is a random walk between two walls, so that over a long time every
     /// level is equally likely.
-    pub fn generate(&self, seed: u64) -> Trace {
+    pub fn generate(&self) -> Trace {
         let levels = u64::from(self.doublings.clamp(1, 15) * 4);
         let step = (self.coherence.as_nanos() / 1_000_000).max(1);
         let outage = (self.outage.as_nanos() / 1_000_000).max(step);
         let millis = u32::try_from(self.duration.as_nanos() / 1_000_000).unwrap_or(u32::MAX).max(1);
-        let mut random = Random::new(seed, 0);
+        let mut random = Random::new(self.seed, 0);
         let mut below = |bound: u64| ((u128::from(random.draw()) * u128::from(bound)) >> 32) as u64;
         // At most 99 %: some service must be there to come back to.
         let off = ((self.outages.as_fraction() * PARTS as f64) as u64).min(PARTS * 99 / 100);
@@ -120,16 +149,16 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_trace_and_another_another() {
         let spec = CellularSpec { duration: Span::from_secs(5), ..CellularSpec::default() };
-        assert_eq!(spec.generate(1), spec.generate(1));
-        assert_ne!(spec.generate(1), spec.generate(2));
-        let text = spec.generate(1).to_text();
-        assert_eq!(Trace::parse(text.as_bytes()).unwrap(), spec.generate(1));
+        assert_eq!(spec.generate(), spec.generate());
+        assert_ne!(spec.generate(), CellularSpec { seed: 2, ..spec }.generate());
+        let text = spec.generate().to_text();
+        assert_eq!(Trace::parse(text.as_bytes()).unwrap(), spec.generate());
     }
 
     #[test]
     fn mean_swing_and_outages_are_as_asked_for() {
-        let spec = CellularSpec { duration: Span::from_secs(2_000), ..CellularSpec::default() };
-        let trace = spec.generate(7);
+        let duration = Span::from_secs(2_000);
+        let trace = CellularSpec { duration, seed: 7, ..CellularSpec::default() }.generate();
         let mean = trace.mean_rate().as_mbps();
         assert!((4.0..6.0).contains(&mean), "{mean}");
         let counts = rates(&trace, 50);
@@ -154,8 +183,9 @@ mod tests {
                 coherence: Span::from_millis(coherence),
                 outages: Share::from_fraction(outages),
                 outage: Span::from_millis(outage),
+                seed,
             };
-            let trace = spec.generate(seed);
+            let trace = spec.generate();
             prop_assert_eq!(Trace::parse(trace.to_text().as_bytes()).unwrap(), trace);
         }
     }

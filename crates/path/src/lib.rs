@@ -30,6 +30,7 @@ mod spec;
 mod testing;
 mod times;
 mod trace;
+mod trace_windows;
 mod unit;
 
 pub use aqm::{AqmSpec, CodelSpec, EcnThresholdSpec, RedSpec};
@@ -47,4 +48,5 @@ pub use radio::{ChannelSpec, Modulation};
 pub use spec::{ElementSpec, SpecError, check};
 pub use times::Times;
 pub use trace::{Trace, TraceError, Traces};
+pub use trace_windows::TraceWindows;
 pub use unit::Unit;

@@ -7,6 +7,7 @@
 
 mod charts;
 pub mod compare;
+mod factors;
 mod grid;
 mod html;
 mod machine;

@@ -4,6 +4,7 @@ use midspan_scenario::record::Variant;
 use midspan_scenario::summary::{CellSummary, Summary, VariantSummary};
 use midspan_scenario::{Scenario, Stats};
 
+use crate::factors;
 use crate::grid::{Cell, Grid, Look, painted, wrapped};
 use crate::number::{Quantity, factor};
 use crate::view::{self, Entry, Metric, Paper, axis_name, variant_name};
@@ -38,6 +39,12 @@ pub(crate) fn tables(scenario: &Scenario, summary: &Summary, terminal: Terminal)
         out.push_str(&table.caption());
         out.push('\n');
         out.push_str(&table.grid().render(terminal.colour));
+    }
+    if factors::any(summary) {
+        out.push('\n');
+        out.push_str(&wrapped(&factors::caption(scenario, summary), terminal.width, 0));
+        out.push('\n');
+        out.push_str(&factors::grid(scenario, summary).render(terminal.colour));
     }
     for trouble in view::troubles(scenario, summary) {
         out.push('\n');

@@ -11,7 +11,11 @@ use crate::{CellSpec, Scenario};
 pub(crate) fn of_scenario(scenario: &Scenario) -> String {
     let cells: Vec<(&BTreeMap<String, String>, &CellSpec)> =
         scenario.cells().iter().map(|cell| (&cell.labels, &cell.spec)).collect();
-    let hash = sha256(&(scenario.seed, cells));
+    // Those without synthetic traces keep the digest that they had before there were any.
+    let hash = match scenario.traces.is_empty() {
+        true => sha256(&(scenario.seed, cells)),
+        false => sha256(&(scenario.seed, cells, &scenario.traces)),
+    };
     hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

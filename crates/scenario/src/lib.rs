@@ -9,6 +9,8 @@
 //! Pure: parsing takes text, not a path, and nothing here reads a clock or a file. Nothing here
 //! runs a scenario either: that is a backend's work.
 
+mod assist;
+mod comparison;
 mod digest;
 mod error;
 mod host;
@@ -21,6 +23,8 @@ mod spec;
 mod stats;
 pub mod summary;
 
+pub use assist::{Assist, FeedbackOf, Radio, Tell, Way};
+pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};
 pub use relay::{Leg, Relay};

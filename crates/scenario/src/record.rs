@@ -194,6 +194,24 @@ pub struct Measurement {
     pub legs: Vec<LegRecord>,
     /// What the emulated links did.
     pub links: Vec<LinkRecord>,
+    /// What became of NetAssist's feedback; none without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<FeedbackRecord>,
+}
+
+/// NetAssist's feedback in a run, from its first datagram on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FeedbackRecord {
+    /// Readings of the base station.
+    pub readings: u64,
+    /// Of these, implausible ones, which were clipped.
+    pub clipped: u64,
+    /// Readings that the daemon did not listen to, because it had cut the base station off.
+    pub ignored: u64,
+    /// Datagrams that the sender's agent used.
+    pub used: u64,
+    /// Datagrams that were lost or came too late.
+    pub missing: u64,
 }
 
 /// One transfer of a given size on a connection of its own. Times in seconds from the moment
@@ -386,6 +404,7 @@ mod tests {
                 transfers: vec![transfer],
                 legs: vec![leg],
                 links: vec![link],
+                feedback: Some(FeedbackRecord { used: 9, ..FeedbackRecord::default() }),
             }),
         }
     }

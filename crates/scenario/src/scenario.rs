@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use midspan_path::CellularSpec;
 use midspan_units::Rate;
 use serde::Serialize;
 
 use crate::record::Variant;
-use crate::{CellSpec, Error, digest, parse};
+use crate::{CellSpec, Compare, Error, digest, parse};
 
 /// One experiment: its cells, and what to run in each.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,8 +31,12 @@ pub struct Scenario {
     pub axes: Vec<Axis>,
     /// What the paper reports, to be shown beside our own numbers. Nothing is computed from it.
     pub reported: Vec<Reported>,
+    /// Synthetic traces, by the name under which paths ask for them.
+    pub traces: BTreeMap<String, CellularSpec>,
     /// What is left out of the sweep, and why.
     pub skips: Vec<Skip>,
+    /// Which point of an axis is held against the others, if one is.
+    pub compare: Option<Compare>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) short: Option<Box<Scenario>>,
 }

@@ -4,7 +4,7 @@ use midspan_path::LinkSpec;
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::{Hosts, Relay};
+use crate::{Assist, Hosts, Relay};
 
 /// Everything that a backend needs to run a cell, whatever stands in the middle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct CellSpec {
     /// How Midspan's relay is set up; the other variants ignore it.
     #[serde(default)]
     pub relay: Relay,
+    /// What the network tells the senders; nothing without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assist: Option<Assist>,
     /// What runs over the path.
     pub workload: Workload,
     /// Where the server application runs.

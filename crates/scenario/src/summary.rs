@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::record::{Backend, DelayRecord, Measurement, Outcome, Record, Variant};
-use crate::{Direction, Reported, Scenario, Stats};
+use crate::{Comparison, Direction, Reported, Scenario, Stats};
 
 /// What the runs of one scenario on one backend came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,6 +22,9 @@ pub struct Summary {
     pub verdict: Verdict,
     /// In the sweep's order, cells without a record included.
     pub cells: Vec<CellSummary>,
+    /// One point of an axis against the others; empty if the scenario does not ask for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub comparisons: Vec<Comparison>,
 }
 
 /// What the runs of one cell came to.
@@ -210,6 +213,7 @@ impl Summary {
             backend: records.first().map(|record| record.backend),
             counts,
             verdict: Verdict::of_scenario(counts),
+            comparisons: Comparison::all_of(scenario, &cells),
             cells,
         })
     }

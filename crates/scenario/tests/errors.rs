@@ -88,8 +88,8 @@ fn unknown_keys() {
     assert_eq!(
         spoilt("repetitions", "repetition"),
         "x.toml:3: unknown key `repetition`; did you mean `repetitions`? Known here: `name`, \
-         `title`, `figure`, `notes`, `seed`, `repetitions`, `variants`, `reported`, `skip`, `path`, \
-         `hosts`, `relay`, `workload`, `service`, `sweep`, `short`"
+         `title`, `figure`, `notes`, `seed`, `repetitions`, `variants`, `compare`, `traces`, `reported`, \
+         `skip`, `path`, `hosts`, `relay`, `assist`, `workload`, `service`, `sweep`, `short`"
     );
     assert_eq!(
         spoilt("unit = \"packet\"", "unti = \"packet\""),
@@ -314,4 +314,58 @@ fn the_short_version() {
         spoilt("[short]\nrepetitions = 1", "[short]\nrepetitions = 0"),
         "x.toml:42: 0 repetitions cannot be run; from 1 to 1000 can"
     );
+}
+
+/// A good file with feedback, a comparison and a synthetic trace.
+const ASSISTED: &str = r#"name = "assisted"
+title = "NetAssist"
+variants = ["none"]
+[path.access]
+down = [{ trace = { file = "lte" } }, { delay = "4 ms" }]
+[path.wide]
+[assist]
+feedback = "$scheme.feedback"
+period = "50 ms"
+[workload]
+kind = "bulk"
+direction = "download"
+time = "2 s"
+[hosts.server]
+congestion_control = "$scheme.control"
+[traces.lte]
+mean = "5 Mbit/s"
+[sweep]
+scheme = [
+    { label = "a", control = "cubic", feedback = "none" },
+    { label = "b", control = "ms_natcp", feedback = "causal" },
+]
+[compare]
+axis = "scheme"
+point = "b"
+[[compare.reported]]
+against = "a"
+power = 22.85
+"#;
+
+#[test]
+fn assisted_files() {
+    assert_eq!(Scenario::parse(ASSISTED, "x.toml").unwrap().cells().len(), 2);
+    let spoilt = |from: &str, to: &str| {
+        assert!(ASSISTED.contains(from), "{from}");
+        Scenario::parse(&ASSISTED.replacen(from, to, 1), "x.toml").unwrap_err().to_string()
+    };
+    let error = spoilt("direction = \"download\"", "direction = \"upload\"");
+    assert!(error.starts_with("x.toml:21: feedback is for those who send to the UE"), "{error}");
+    let error = spoilt("{ trace = { file = \"lte\" } }, ", "");
+    assert!(error.contains("put a `trace` into `path.access.down`"), "{error}");
+    let error = spoilt("50 ms", "5 ms");
+    assert!(error.starts_with("x.toml:9: `period` must be between 10 ms and 500 ms"), "{error}");
+    let error = spoilt("feedback = \"causal\"", "feedback = \"acausal\"");
+    assert!(error.contains("`none`, `causal`, `oracle`"), "{error}");
+    let error = spoilt("mean = \"5 Mbit/s\"", "mean = \"0 bit/s\"");
+    assert!(error.contains("`mean` of a synthetic trace must be above zero"), "{error}");
+    let error = spoilt("point = \"b\"", "point = \"c\"");
+    assert!(error.starts_with("x.toml:25: axis `scheme` has no point `c`"), "{error}");
+    let error = spoilt("against = \"a\"", "against = \"c\"");
+    assert!(error.starts_with("x.toml:27: axis `scheme` has no point `c`"), "{error}");
 }

@@ -83,6 +83,7 @@ fn record(scenario: &Scenario, variant: Variant, acknowledged_bps: f64) -> Recor
             transfers: Vec::new(),
             legs: Vec::new(),
             links: Vec::new(),
+            feedback: None,
         }),
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use midspan_scenario::Scenario;
 use midspan_scenario::record::{
-    Backend, Measurement, Outcome, Record, SCHEMA, TransferRecord, Variant,
+    Backend, DelayRecord, DirectionRecord, LatenessRecord, LinkRecord, Measurement, Outcome,
+    Record, SCHEMA, TransferRecord, Variant,
 };
 use midspan_scenario::summary::{Counts, Foreign, Summary, Verdict};
 
@@ -58,6 +59,7 @@ fn measured(goodput_bps: f64, transfers: Vec<TransferRecord>) -> Outcome {
         transfers,
         legs: Vec::new(),
         links: Vec::new(),
+        feedback: None,
     })
 }
 
@@ -184,4 +186,78 @@ fn a_variant_that_the_file_has_dropped_is_still_summarised() {
     assert_eq!(summary.cells[0].variants.len(), 3);
     assert_eq!(summary.cells[0].variant(Variant::Haproxy).unwrap().counts.measured, 1);
     assert_eq!(summary.cells[1].variants.len(), 2);
+}
+
+/// Two traces, three schemes; the delays are 10 ms but for the first scheme's.
+#[test]
+fn a_point_is_held_against_the_others_cell_by_cell() {
+    let file = r#"
+name = "schemes"
+title = "Schemes"
+variants = ["none"]
+[path.access]
+down = [{ trace = { file = "$trace" } }]
+[path.wide]
+[workload]
+kind = "bulk"
+direction = "download"
+time = "2 s"
+flows = "$scheme.flows"
+[sweep]
+trace = ["one", "two", "synthetic"]
+scheme = [{ label = "a", flows = 1 }, { label = "b", flows = 2 }, { label = "c", flows = 3 }]
+[compare]
+axis = "scheme"
+point = "b"
+except = { trace = ["synthetic"] }
+[[compare.reported]]
+against = "a"
+power = 22.85
+"#;
+    let scenario = Scenario::parse(file, "schemes.toml").unwrap();
+    let run = |trace: &str, scheme: &str, mbps: f64, delay_ms: f64| {
+        let delay = DelayRecord {
+            mean_us: delay_ms * 1e3,
+            p95_us: delay_ms * 2e3,
+            ..DelayRecord::default()
+        };
+        let down = DirectionRecord { delay: Some(delay), ..DirectionRecord::default() };
+        let link = LinkRecord {
+            link: "access".into(),
+            lateness: LatenessRecord::default(),
+            unintended_drops: 0,
+            up: DirectionRecord::default(),
+            down,
+        };
+        let Outcome::Measured(mut measurement) = measured(mbps * 1e6, Vec::new()) else { panic!() };
+        measurement.links = vec![link];
+        Record {
+            scenario: scenario.name.clone(),
+            digest: scenario.digest(),
+            cell: [("trace", trace), ("scheme", scheme)]
+                .map(|(axis, label)| (axis.to_owned(), label.to_owned()))
+                .into(),
+            ..record("", Variant::None, 0, Outcome::Measured(measurement))
+        }
+    };
+    let records = [
+        run("one", "a", 10.0, 100.0),
+        run("one", "b", 9.0, 10.0),
+        run("two", "a", 10.0, 300.0),
+        run("two", "b", 9.0, 10.0),
+        run("synthetic", "a", 10.0, 1.0),
+        run("synthetic", "b", 9.0, 10.0),
+    ];
+    let summary = Summary::of(&scenario, &records).unwrap();
+    let [against_a, against_c] = &summary.comparisons[..] else { panic!("two others") };
+    let (goodput, power) = (against_a.goodput.unwrap(), against_a.power.unwrap());
+    assert!((goodput.mean - 0.9).abs() < 1e-9 && goodput.n == 2);
+    assert!((power.mean - 18.0).abs() < 1e-9 && (power.median - 18.0).abs() < 1e-9, "{power:?}");
+    assert!((power.min - 9.0).abs() < 1e-9 && (power.max - 27.0).abs() < 1e-9);
+    assert!((against_a.queueing95.unwrap().mean - 20.0).abs() < 1e-9);
+    assert_eq!(against_a.reported.as_ref().unwrap().power, Some(22.85));
+    assert_eq!((&*against_c.against, against_c.power), ("c", None));
+    // The excepted ones count where no others were run.
+    let summary = Summary::of(&scenario, &records[4..]).unwrap();
+    assert!((summary.comparisons[0].power.unwrap().mean - 0.09).abs() < 1e-9);
 }

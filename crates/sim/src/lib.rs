@@ -11,6 +11,7 @@
 
 mod agenda;
 mod application;
+mod assist;
 mod measure;
 mod packet;
 mod relay;

@@ -7,6 +7,7 @@ use midspan_split::Watermarks;
 use midspan_units::{Span, Time};
 
 use crate::application::{Application, Receive, Send, Sink};
+use crate::assist::NetAssist;
 use crate::measure;
 use crate::relay::Splitter;
 use crate::setup::{self, MEC, RELAY_BUFFER, SERVER, UE};
@@ -24,6 +25,12 @@ pub enum Error {
     /// A variant of which there is no model.
     #[error("{0} is not simulated; run it live")]
     Variant(Variant),
+    /// NetAssist whose feedback goes with the data.
+    #[error("feedback in band is not simulated; run it live")]
+    InBand,
+    /// NetAssist without a radio link to tell of.
+    #[error("feedback needs a trace on the access link, which is not there")]
+    NoRadio,
     /// A connection did not open, or broke.
     #[error("{what} {number}: {why}")]
     Connection {
@@ -60,7 +67,13 @@ pub fn run(
         return Err(Error::Variant(variant));
     }
     let links = [spec.path.access.clone(), spec.path.wide.clone()];
-    let mut run = Run { spec, variant, world: World::new(Path::new(&links, traces, seed)?) };
+    let flows = match &spec.workload {
+        Workload::Bulk(bulk) => bulk.flows,
+        Workload::Transfer(_) => 1,
+    };
+    let assist = NetAssist::new(spec, traces, flows)?;
+    let world = World::new(Path::new(&links, traces, seed)?);
+    let mut run = Run { spec, variant, world, assist };
     let measurement = match &spec.workload {
         Workload::Bulk(bulk) => run.bulk(bulk)?,
         Workload::Transfer(transfer) => run.transfers(transfer)?,
@@ -73,6 +86,7 @@ struct Run<'a> {
     spec: &'a CellSpec,
     variant: Variant,
     world: World,
+    assist: Option<NetAssist>,
 }
 
 /// A connection of the application's: the sockets of its two ends.
@@ -88,6 +102,21 @@ struct Connection {
 const PATIENCE: Span = Span::from_secs(120);
 
 impl Run<'_> {
+    /// Lets everything happen up to and including `until`, or until `done`. Whether it is done.
+    fn advance(&mut self, until: Time, mut done: impl FnMut(&World) -> bool) -> bool {
+        loop {
+            let next = self.assist.as_mut().map_or(Time::MAX, NetAssist::next);
+            let at = next.max(self.world.now).min(until);
+            if self.world.run(at, &mut done) {
+                return true;
+            }
+            let Some(assist) = self.assist.as_mut().filter(|_| next <= until) else { return false };
+            if let Some(feedback) = assist.step(at) {
+                self.world.tell(assist.host, feedback);
+            }
+        }
+    }
+
     /// Opens a connection between two applications, through the relay if there is one.
     fn connect(&mut self, client: Application, server: Application) -> Result<Connection, Error> {
         let hosts = &self.spec.hosts;
@@ -140,10 +169,10 @@ impl Run<'_> {
             flows.push(connection);
         }
         let begin = self.world.now;
-        self.world.run(begin + bulk.warmup, |_| false);
+        self.advance(begin + bulk.warmup, |_| false);
         let (before, links_before) = (self.look(&flows, upload), self.world.counters());
         self.world.restart_delays();
-        self.world.run(begin + bulk.time, |_| false);
+        self.advance(begin + bulk.time, |_| false);
         let after = self.look(&flows, upload);
         let seconds = bulk.time.saturating_sub(bulk.warmup).as_secs_f64();
         let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
@@ -159,6 +188,7 @@ impl Run<'_> {
             transfers: Vec::new(),
             legs: measure::legs(&self.world, self.variant),
             links: measure::links(&links_before, &self.world),
+            feedback: self.assist.as_ref().map(NetAssist::record),
         })
     }
 
@@ -179,7 +209,7 @@ impl Run<'_> {
             }
             // Nothing else happens, so looking after each event costs little.
             let events = self.world.events;
-            if !self.world.run(deadline, |world| world.events > events) {
+            if !self.advance(deadline, |world| world.events > events) {
                 let why = "it did not open within two minutes";
                 return Err(Error::Connection { what: "flow", number, why });
             }
@@ -234,6 +264,7 @@ impl Run<'_> {
             transfers: records,
             legs,
             links: measure::links(&before, &self.world),
+            feedback: self.assist.as_ref().map(NetAssist::record),
         })
     }
 
@@ -274,7 +305,7 @@ impl Run<'_> {
                 });
             }
             let events = self.world.events;
-            if !self.world.run(deadline, |world| world.events > events) {
+            if !self.advance(deadline, |world| world.events > events) {
                 return Err(fault("the workload's limit has passed"));
             }
         }

@@ -1,6 +1,7 @@
 //! Hosts in a row, the links between them, the sockets on them, and the order of events.
 
 use midspan_cc::Control;
+use midspan_cc::feedback::Value;
 use midspan_path::{Counters, Link, Path, Times, Way};
 use midspan_tcp::{Config, Endpoint};
 use midspan_units::Time;
@@ -9,6 +10,7 @@ use crate::agenda::Agenda;
 use crate::application::Application;
 use crate::packet::Datagram;
 use crate::relay::Splitter;
+use crate::setup::UE;
 
 /// A host, counted from the UE.
 pub(crate) type Host = usize;
@@ -75,6 +77,8 @@ pub(crate) struct World {
     agenda: Agenda,
     /// Relay flows that something happened to.
     stirred: Vec<usize>,
+    /// What NetAssist says last of the UE's link, and to which host.
+    feedback: Option<(Host, Value)>,
     /// Events handled: packets that left a link, and timers.
     pub(crate) events: u64,
 }
@@ -90,6 +94,7 @@ impl World {
             flows: Vec::new(),
             agenda: Agenda::new(),
             stirred: Vec::new(),
+            feedback: None,
             events: 0,
         }
     }
@@ -137,6 +142,27 @@ impl World {
             Some(Socket { host, peer: initiator, tcp: Tcp::Listening(Box::new(setup)), user });
         self.stir(initiator);
         (initiator, acceptor)
+    }
+
+    /// The connections of `host` with the UE go by this from now on, those to come as well.
+    pub(crate) fn tell(&mut self, host: Host, feedback: Value) {
+        self.feedback = Some((host, feedback));
+        for socket in 0..self.sockets.len() {
+            self.inform(socket);
+        }
+    }
+
+    /// Gives a socket the feedback that there is for it.
+    fn inform(&mut self, id: SocketId) {
+        let Some((host, feedback)) = self.feedback else { return };
+        let peer_of =
+            |id: SocketId| Some(self.sockets[self.sockets[id].as_ref()?.peer].as_ref()?.host);
+        if peer_of(id) == Some(UE)
+            && let Some(socket) = self.sockets[id].as_mut().filter(|socket| socket.host == host)
+            && let Some(endpoint) = socket.endpoint_mut()
+        {
+            endpoint.set_feedback(feedback);
+        }
     }
 
     fn place(&mut self) -> SocketId {
@@ -205,6 +231,7 @@ impl World {
                 let Setup { config, control, .. } = (**setup).clone();
                 let endpoint = Endpoint::accept(config, control, self.now, 0, &datagram.segment);
                 socket.tcp = Tcp::Open(Box::new(endpoint));
+                self.inform(id);
             }
             Tcp::Listening(_) => return,
         }

@@ -1,4 +1,5 @@
 use midspan_cc::Control;
+use midspan_cc::feedback::Value;
 use midspan_units::{Span, Time};
 
 use crate::receiver::{Arrival, Hurry, Receiver};
@@ -177,6 +178,11 @@ impl Endpoint {
     /// what the socket buffer allows.
     pub fn set_receive_window(&mut self, bytes: Option<u64>) {
         self.receiver.set_limit(bytes);
+    }
+
+    /// What NetAssist says about the way to the peer from now on; what it said before counts no longer.
+    pub fn set_feedback(&mut self, feedback: Value) {
+        self.sender.feedback = Some(feedback);
     }
 
     /// How far it has come.

@@ -21,10 +21,10 @@ use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use link::LinkStatus;
-pub use sink::{Memory, PinnedMap, Sink};
+pub use sink::{FeedbackMap, Memory, Sink};
 
 use crate::clock;
-use crate::config::{AgentConfig, FlowsFrom};
+use crate::config::{AgentConfig, FlowsFrom, MinRttFrom};
 use crate::control::{Control, Request};
 use crate::daemon::{Error, runtime};
 use crate::tls::{Audit, AuditCounts};
@@ -80,6 +80,7 @@ struct State {
     board: Board,
     sink: Box<dyn Sink>,
     timeout: Span,
+    min_rtt: MinRttFrom,
     links: Vec<LinkStatus>,
     written: u64,
     write_errors: u64,
@@ -105,7 +106,11 @@ impl State {
     }
 
     fn write(&mut self, entry: &Entry) {
-        match self.sink.write(entry, self.timeout) {
+        let min_rtt = match self.min_rtt {
+            MinRttFrom::Network => entry.min_rtt,
+            MinRttFrom::Sender => Span::ZERO,
+        };
+        match self.sink.write(&Entry { min_rtt, ..*entry }, self.timeout) {
             Ok(()) => self.written += 1,
             Err(error) => {
                 if self.write_errors == 0 {
@@ -131,7 +136,7 @@ impl State {
 /// # Errors
 /// When it cannot begin.
 pub fn run(config: AgentConfig) -> Result<(), Error> {
-    let sink = PinnedMap::open(&config.pins).map_err(Error::system("the map for feedback"))?;
+    let sink = FeedbackMap::pinned(&config.pins).map_err(Error::system("the map for feedback"))?;
     runtime()?.block_on(async {
         let stop = crate::signals::stop()?;
         let prepared = Prepared::new(config, Box::new(sink))?;
@@ -218,6 +223,7 @@ impl Prepared {
             board: Board::default(),
             sink,
             timeout: config.timeout(),
+            min_rtt: config.min_rtt,
             links: config.daemons.iter().map(status).collect(),
             written: 0,
             write_errors: 0,

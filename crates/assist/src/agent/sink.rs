@@ -3,6 +3,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,30 +30,23 @@ pub trait Sink: Send + fmt::Debug {
 
 /// The BPF map from which the congestion controls `natcp` and `nacubic` read ([`midspan_cc::feedback`]).
 #[derive(Debug)]
-pub struct PinnedMap(MapHandle);
+pub struct FeedbackMap(MapHandle);
 
-impl PinnedMap {
+impl FeedbackMap {
     /// Opens the map that is pinned in `folder`, or makes and pins it there: whoever comes first
     /// does, this or the loader of the congestion controls.
     ///
     /// # Errors
     /// When the folder is not of a BPF file system, the user may not, or what is pinned there is
     /// another map.
-    pub fn open(folder: &Path) -> io::Result<PinnedMap> {
+    pub fn pinned(folder: &Path) -> io::Result<FeedbackMap> {
         let path = folder.join(PIN);
         let in_path =
             |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
         let other = |error: libbpf_rs::Error| in_path(io::Error::other(error));
         if !path.exists() {
             fs::create_dir_all(folder).map_err(in_path)?;
-            let options = libbpf_sys::bpf_map_create_opts {
-                sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-                ..Default::default()
-            };
-            let (key, value) = (KEY_SIZE as u32, VALUE_SIZE as u32);
-            let mut map =
-                MapHandle::create(MapType::LruHash, Some(PIN), key, value, ENTRIES, &options)
-                    .map_err(other)?;
+            let mut map = create().map_err(other)?;
             // Somebody else may have pinned theirs in between: theirs holds.
             if let Err(error) = map.pin(&path)
                 && !path.exists()
@@ -66,7 +60,23 @@ impl PinnedMap {
         if !right {
             return Err(in_path(io::Error::other("another map than the one for feedback")));
         }
-        Ok(PinnedMap(map))
+        Ok(FeedbackMap(map))
+    }
+
+    /// A map that nobody else knows, for controls that are held with it.
+    ///
+    /// # Errors
+    /// When the user may not.
+    pub fn private() -> io::Result<FeedbackMap> {
+        create().map(FeedbackMap).map_err(io::Error::other)
+    }
+
+    /// The same map once more.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn try_clone(&self) -> io::Result<FeedbackMap> {
+        MapHandle::try_from(&self.0).map(FeedbackMap).map_err(io::Error::other)
     }
 
     /// What holds for `ue`, as it lies in the map.
@@ -78,7 +88,22 @@ impl PinnedMap {
     }
 }
 
-impl Sink for PinnedMap {
+impl AsFd for FeedbackMap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn create() -> libbpf_rs::Result<MapHandle> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let (key, value) = (KEY_SIZE as u32, VALUE_SIZE as u32);
+    MapHandle::create(MapType::LruHash, Some(PIN), key, value, ENTRIES, &options)
+}
+
+impl Sink for FeedbackMap {
     fn write(&mut self, entry: &Entry, timeout: Span) -> io::Result<()> {
         let value = value(entry, timeout);
         self.0.update(&key(entry.ue), &value, MapFlags::ANY).map_err(io::Error::other)
@@ -156,11 +181,11 @@ mod tests {
             }
         }
         let _unpin = Unpin(&folder);
-        let mut first = match PinnedMap::open(&folder) {
+        let mut first = match FeedbackMap::pinned(&folder) {
             Ok(map) => map,
             Err(error) => return eprintln!("skipped: {error}"),
         };
-        let second = PinnedMap::open(&folder).unwrap();
+        let second = FeedbackMap::pinned(&folder).unwrap();
         first.write(&entry(), Span::from_millis(175)).unwrap();
         let read = second.read(entry().ue).unwrap();
         assert_eq!(read.as_deref(), Some(&value(&entry(), Span::from_millis(175))[..]));

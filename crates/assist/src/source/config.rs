@@ -66,6 +66,23 @@ pub enum SourceKind {
 }
 
 impl SourceConfig {
+    /// Nothing but what every kind has.
+    pub fn new(name: &str, kind: SourceKind, period: Span) -> SourceConfig {
+        SourceConfig {
+            name: name.to_owned(),
+            kind,
+            file: None,
+            url: None,
+            authority: None,
+            uplink: None,
+            ue: None,
+            period,
+            rnti: None,
+            cell: None,
+            trust: TrustLimits::default(),
+        }
+    }
+
     /// The file, where the kind takes one.
     pub(super) fn file(&self) -> Result<&Path, String> {
         self.file

@@ -12,15 +12,15 @@ mod split;
 mod srsenb;
 mod srsgnb;
 mod tail;
-mod trace;
 mod websocket;
 
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
-use midspan_assist_proto::{Basis, BasisKind, Causal, LinkReading, Oracle, Reading, SourceId};
-use midspan_units::{Rate, Span, Time};
+use midspan_assist_proto::{Basis, BasisKind, Causal, Oracle, Reading, Recorded, SourceId};
+use midspan_path::TraceWindows;
+use midspan_units::{Span, Time};
 use tokio::sync::mpsc;
 
 pub use config::{SourceConfig, SourceKind};
@@ -30,7 +30,6 @@ pub use rni::Rni;
 pub use split::{Records, Splitter};
 pub use srsenb::SrsEnb;
 pub use srsgnb::SrsGnb;
-pub use trace::TraceWindows;
 
 use crate::clock;
 
@@ -51,7 +50,7 @@ pub enum News<B: Basis> {
 pub type ToDaemon<B> = mpsc::Sender<(SourceId, News<B>)>;
 
 /// Of which windows sources can tell: all of those that passed, recordings also of those that come.
-pub trait Sourced: Basis {
+pub trait Sourced: Recorded {
     /// Starts the source's thread, which ends when nobody listens any more.
     ///
     /// # Errors
@@ -88,13 +87,7 @@ impl Sourced for Causal {
             }
             SourceKind::Trace => {
                 let windows = Windows::read(config)?;
-                run(link, config, move |link| {
-                    // A window is known when it is over.
-                    windows.play(link, 1, |at, window, down, up| {
-                        let told = |rate| LinkReading { capacity: rate, ..LinkReading::default() };
-                        Reading::passed(at, window, told(Some(down)), told(up))
-                    })
-                })
+                run(link, config, move |link| windows.play(link))
             }
             SourceKind::Embedded => Ok(()),
         }
@@ -107,12 +100,7 @@ impl Sourced for Oracle {
         match config.kind {
             SourceKind::Trace => {
                 let windows = Windows::read(config)?;
-                run(link, config, move |link| {
-                    // An oracle knows a window when it begins.
-                    windows.play(link, 0, |at, window, down, up| {
-                        Reading::coming(at, window, down, up.unwrap_or_default())
-                    })
-                })
+                run(link, config, move |link| windows.play(link))
             }
             SourceKind::Embedded => Ok(()),
             _ => Err("`basis = \"oracle\"` takes sources of kind \"trace\" or \"embedded\": no \
@@ -271,23 +259,18 @@ impl Windows {
         })
     }
 
-    /// Tells window after window, each `delay` windows after its beginning.
-    fn play<B: Basis>(
-        &self,
-        link: &mut Link<B>,
-        delay: u64,
-        reading: impl Fn(Time, Span, Rate, Option<Rate>) -> Reading<B>,
-    ) -> End {
+    /// Tells window after window.
+    fn play<B: Recorded>(&self, link: &mut Link<B>) -> End {
         let start = clock::now();
         let window = self.downlink.window();
         for index in 0.. {
-            let at = start + window * (index + delay);
+            let at = start + window * (index + B::DELAY);
             let wait = at.since(clock::now());
             if wait > Span::ZERO {
                 thread::sleep(wait.into());
             }
             let up = self.uplink.as_ref().map(|uplink| uplink.rate(index));
-            let reading = reading(at, window, self.downlink.rate(index), up);
+            let reading = B::reading(at, window, self.downlink.rate(index), up);
             if let Err(end) = link.say(News::Readings(vec![(self.ue, reading)])) {
                 return end;
             }
@@ -329,8 +312,8 @@ mod tests {
         Sample {
             name: UeName::Rnti(name),
             window: None,
-            downlink: LinkReading::default(),
-            uplink: LinkReading::default(),
+            downlink: midspan_assist_proto::LinkReading::default(),
+            uplink: midspan_assist_proto::LinkReading::default(),
         }
     }
 

@@ -96,18 +96,13 @@ impl Network {
         AgentConfig {
             basis: BasisKind::Causal,
             ues: ues.iter().map(|ue| (*ue).into()).collect(),
-            report: None,
-            regulate: None,
             always: true,
             period: PERIOD,
-            timeout: None,
             greatest: Rate::from_bps(1_000_000_000),
             distance: Some(Span::from_millis(2)),
             flows: FlowsFrom::Reported,
             pins: PathBuf::new(),
-            control: None,
-            identity: self.identity("server"),
-            daemons: daemons.iter().map(daemon).collect(),
+            ..AgentConfig::new(self.identity("server"), daemons.iter().map(daemon).collect())
         }
     }
 

@@ -61,6 +61,9 @@ pub(crate) struct Run {
     /// Folder for the results; each sweep makes a folder in it [default: results/NAME, -sim added]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Folder of the recorded traces that the scenario names [default: the scenario file's]
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// Begin anew even where an unfinished sweep could go on
     #[arg(long)]
     fresh: bool,
@@ -113,7 +116,9 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
     let suffix = if arguments.short { "-short" } else { "" };
     execute(&Job {
         text,
-        directory: arguments.file.parent().unwrap_or(Path::new("")).to_owned(),
+        directory: arguments
+            .traces
+            .unwrap_or_else(|| arguments.file.parent().unwrap_or(Path::new("")).to_owned()),
         file,
         base: arguments.out.unwrap_or_else(|| format!("results/{name}{suffix}{place}").into()),
         backend,

@@ -21,6 +21,8 @@ pub use red::RedSpec;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AqmSpec {
+    /// None: for a sweep in which other points have one.
+    None,
     /// Random early detection.
     Red(RedSpec),
     /// Deterministic ECN marking above a threshold of the average queue.
@@ -32,6 +34,7 @@ pub enum AqmSpec {
 impl AqmSpec {
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
+            AqmSpec::None => Ok(()),
             AqmSpec::Red(spec) => spec.check(),
             AqmSpec::EcnThreshold(spec) => spec.check(),
             AqmSpec::Codel(spec) => spec.check(),
@@ -39,17 +42,16 @@ impl AqmSpec {
     }
 
     /// Builds it for a queue whose line takes `time_for(bytes)` for a packet of that size.
-    pub(crate) fn build(&self, time_for: impl Fn(u64) -> Span, random: Random) -> Aqm {
-        match self {
-            AqmSpec::Red(spec) => {
-                Aqm::Red(Red::new(*spec, time_for(spec.typical_packet.as_bytes()), random))
+    pub(crate) fn build(&self, time_for: impl Fn(u64) -> Span, random: Random) -> Option<Aqm> {
+        let time_for = |typical: ByteSize| time_for(typical.as_bytes());
+        Some(match self {
+            AqmSpec::None => return None,
+            AqmSpec::Red(spec) => Aqm::Red(Red::new(*spec, time_for(spec.typical_packet), random)),
+            AqmSpec::EcnThreshold(spec) => {
+                Aqm::EcnThreshold(EcnThreshold::new(*spec, time_for(spec.typical_packet)))
             }
-            AqmSpec::EcnThreshold(spec) => Aqm::EcnThreshold(EcnThreshold::new(
-                *spec,
-                time_for(spec.typical_packet.as_bytes()),
-            )),
             AqmSpec::Codel(spec) => Aqm::Codel(Codel::new(*spec)),
-        }
+        })
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct RateLink<P> {
 
 impl<P: Packet> RateLink<P> {
     pub(crate) fn new(spec: RateSpec, random: Random) -> Self {
-        let aqm = spec.aqm.map(|aqm| aqm.build(|bytes| spec.rate.time_for(bytes), random));
+        let aqm = spec.aqm.and_then(|aqm| aqm.build(|bytes| spec.rate.time_for(bytes), random));
         RateLink {
             rate: spec.rate.as_bps(),
             queue: Queue::new(spec.queue, aqm),

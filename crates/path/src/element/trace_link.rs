@@ -57,7 +57,7 @@ pub(crate) struct TraceLink<P> {
 impl<P: Packet> TraceLink<P> {
     pub(crate) fn new(spec: &TraceSpec, trace: Trace, random: Random) -> Self {
         let mean = trace.mean_rate();
-        let aqm = spec.aqm.map(|aqm| aqm.build(|bytes| mean.time_for(bytes), random));
+        let aqm = spec.aqm.and_then(|aqm| aqm.build(|bytes| mean.time_for(bytes), random));
         TraceLink {
             trace,
             queue: Queue::new(spec.queue, aqm),

@@ -14,7 +14,7 @@ use crate::machine::{Machine, utc};
 use crate::plot::lines::LineChart;
 use crate::plot::{Kind, Scale, legend};
 use crate::view::{Mark, Metric, axis_name, cell_name, troubles, variant_name};
-use crate::{Outcome, Report, number};
+use crate::{Outcome, Report, factors, number};
 
 pub(crate) use comparison::page as comparison_page;
 
@@ -145,6 +145,11 @@ fn results(report: &Report<'_>) -> Markup {
     let (bulk, times): (Vec<Metric>, Vec<Metric>) =
         metrics.into_iter().partition(|metric| metric.is_of_bulk());
     html! {
+        @if factors::any(&report.summary) {
+            h2 { "Comparison" }
+            p class="caption" { (factors::caption(report.scenario, &report.summary)) }
+            (factors::table(report.scenario, &report.summary))
+        }
         @for metric in bulk { (bar_section(report, metric)) }
         @match charts::lines(report.scenario, &report.summary, &times) {
             Some(rows) => (line_section(report, &times, &rows)),

@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::source::{Place, Source};
 use crate::record::Variant;
-use crate::{CellSpec, Error, Host, Leg, Place as Station, Workload};
+use crate::{CellSpec, Direction, Error, Host, Leg, Place as Station, Workload};
 
 /// Checks a cell that was read from `sections`, in which the places are looked up.
 pub(crate) fn spec(
@@ -23,7 +23,8 @@ pub(crate) fn spec(
         .or_else(|| host("server", &spec.hosts.server))
         .or_else(|| leg("client_leg", &spec.relay.client_leg))
         .or_else(|| leg("server_leg", &spec.relay.server_leg))
-        .or_else(|| size(&["relay", "buffer"], spec.relay.buffer));
+        .or_else(|| size(&["relay", "buffer"], spec.relay.buffer))
+        .or_else(|| assist(spec));
     let Some(Problem { at, what }) = problem else { return Ok(()) };
     let place = locate(sections, &at);
     let error = source.error(&place, what);
@@ -117,6 +118,23 @@ fn together(name: &'static str, link: &LinkSpec) -> Option<Problem> {
     let error = link.check().err()?;
     let way = if error.place.starts_with("up") { "up" } else { "down" };
     problem(&["path", name, way], error.to_string())
+}
+
+fn assist(spec: &CellSpec) -> Option<Problem> {
+    let assist = spec.assisted()?;
+    if !(Span::from_millis(10)..=Span::from_millis(500)).contains(&assist.period) {
+        let what = "`period` must be between 10 ms and 500 ms";
+        return problem(&["assist", "period"], what);
+    }
+    let at = &["assist", "feedback"];
+    if spec.workload.direction() == Direction::Upload {
+        return problem(at, "feedback is for those who send to the UE; make it a download");
+    }
+    if crate::assist::trace(&spec.path.access.down).is_none() {
+        let what = "a base station is wanted to tell of: put a `trace` into `path.access.down`";
+        return problem(at, what);
+    }
+    None
 }
 
 fn host(name: &'static str, host: &Host) -> Option<Problem> {

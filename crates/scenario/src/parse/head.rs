@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use midspan_path::CellularSpec;
 use midspan_units::Rate;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -13,11 +14,22 @@ use super::source::{Place, Source};
 use super::sweep::{Choice, Sweep};
 use super::{read, table};
 use crate::record::Variant;
-use crate::{Axis, Cell, Error, Reported, Scenario, Skip};
+use crate::{Axis, Cell, Compare, Error, Reported, ReportedRatio, Scenario, Skip};
 
 /// The keys that [`Head`] reads.
-pub(crate) const KEYS: [&str; 9] =
-    ["name", "title", "figure", "notes", "seed", "repetitions", "variants", "reported", "skip"];
+pub(crate) const KEYS: [&str; 11] = [
+    "name",
+    "title",
+    "figure",
+    "notes",
+    "seed",
+    "repetitions",
+    "variants",
+    "compare",
+    "traces",
+    "reported",
+    "skip",
+];
 
 /// Repetitions beyond this are a mistake.
 const MOST_REPETITIONS: u32 = 1000;
@@ -35,10 +47,35 @@ pub(crate) struct Head {
     #[serde(default = "one_repetition")]
     repetitions: Spanned<u32>,
     variants: Spanned<Vec<Variant>>,
+    compare: Option<CompareEntry>,
+    #[serde(default)]
+    traces: BTreeMap<String, Spanned<CellularSpec>>,
     #[serde(default)]
     reported: Vec<Spanned<ReportedEntry>>,
     #[serde(default)]
     skip: Vec<Spanned<SkipEntry>>,
+}
+
+/// `[compare]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompareEntry {
+    axis: Spanned<String>,
+    point: Spanned<String>,
+    #[serde(default)]
+    except: BTreeMap<Spanned<String>, Vec<Spanned<String>>>,
+    #[serde(default)]
+    reported: Vec<RatioEntry>,
+}
+
+/// One `[[compare.reported]]`.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RatioEntry {
+    against: Spanned<String>,
+    goodput: Option<f64>,
+    power: Option<f64>,
+    power95: Option<f64>,
 }
 
 /// One `[[reported]]`.
@@ -106,6 +143,10 @@ impl Head {
             return Err(source.error(&self.repetitions.span(), what));
         }
         check_variants(source, &self.variants)?;
+        for trace in self.traces.values() {
+            let wrong = |what| source.error(&trace.span(), what);
+            trace.get_ref().check().map_err(wrong)?;
+        }
         self.reported.iter().try_for_each(|entry| check_reported(source, entry))
     }
 
@@ -115,6 +156,13 @@ impl Head {
             for (axis, label) in &entry.get_ref().cell {
                 sweep.check_label(axis, label)?;
             }
+        }
+        if let Some(CompareEntry { axis, point, except, reported }) = &self.compare {
+            sweep.check_label(axis, point)?;
+            for (axis, labels) in except {
+                labels.iter().try_for_each(|label| sweep.check_label(axis, label))?;
+            }
+            reported.iter().try_for_each(|entry| sweep.check_label(axis, &entry.against))?;
         }
         for entry in &self.skip {
             for (axis, labels) in &entry.get_ref().cell {
@@ -202,30 +250,35 @@ impl Head {
             variants: self.variants.get_ref().clone(),
             axes,
             reported: self.reported.iter().flat_map(|entry| expand(entry.get_ref())).collect(),
+            traces: self
+                .traces
+                .iter()
+                .map(|(name, trace)| (name.clone(), *trace.get_ref()))
+                .collect(),
             skips: self.skips(),
+            compare: self.compare.as_ref().map(CompareEntry::compare),
             cells,
             short: None,
         }
     }
 
     fn skips(&self) -> Vec<Skip> {
-        let text = |labels: &[Spanned<String>]| {
-            labels.iter().map(|label| label.get_ref().clone()).collect()
-        };
         self.skip
             .iter()
             .map(Spanned::get_ref)
             .map(|entry| Skip {
-                cell: entry
-                    .cell
-                    .iter()
-                    .map(|(axis, labels)| (axis.get_ref().clone(), text(labels)))
-                    .collect(),
+                cell: texts(&entry.cell),
                 variants: entry.variants.clone(),
                 because: entry.because.clone(),
             })
             .collect()
     }
+}
+
+/// Axis -> labels, without their places.
+fn texts(cells: &BTreeMap<Spanned<String>, Vec<Spanned<String>>>) -> BTreeMap<String, Vec<String>> {
+    let text = |text: &Spanned<String>| text.get_ref().clone();
+    cells.iter().map(|(axis, labels)| (text(axis), labels.iter().map(text).collect())).collect()
 }
 
 impl<'t> Short<'t> {
@@ -274,6 +327,23 @@ impl<'t> Short<'t> {
             }
         }
         Ok(template)
+    }
+}
+
+impl CompareEntry {
+    fn compare(&self) -> Compare {
+        let reported = |entry: &RatioEntry| ReportedRatio {
+            against: entry.against.get_ref().clone(),
+            goodput: entry.goodput,
+            power: entry.power,
+            power95: entry.power95,
+        };
+        Compare {
+            axis: self.axis.get_ref().clone(),
+            point: self.point.get_ref().clone(),
+            except: texts(&self.except),
+            reported: self.reported.iter().map(reported).collect(),
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use self::sweep::{Choice, Sweep};
 use crate::{Cell, CellSpec, Error, Scenario};
 
 /// The sections that describe a cell and may name variables of the sweep.
-const CELL_SECTIONS: [&str; 5] = ["path", "hosts", "relay", "workload", "service"];
+const CELL_SECTIONS: [&str; 6] = ["path", "hosts", "relay", "assist", "workload", "service"];
 
 /// See [`Scenario::parse`].
 pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {

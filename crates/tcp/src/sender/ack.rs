@@ -241,6 +241,7 @@ impl Sender {
                 rate,
                 ece: news.ece,
                 cwnd_limited: self.is_window_limited() && self.may_grow(news),
+                feedback: self.feedback.and_then(|value| value.at(now)),
                 ..Sample::default()
             };
             let connection = self.connection(now);

@@ -13,6 +13,7 @@ mod tail;
 mod transmit;
 mod undo;
 
+use midspan_cc::feedback::Value;
 use midspan_cc::{Connection, Control, Kind, State};
 use midspan_units::{Rate, Span, Time};
 
@@ -89,6 +90,8 @@ pub(crate) struct Sender {
     ecn: bool,
     /// The next new segment says that the window was reduced.
     cwr_due: bool,
+    /// What NetAssist says of the way to the peer.
+    pub(crate) feedback: Option<Value>,
 
     totals: Totals,
 }
@@ -180,6 +183,7 @@ impl Sender {
             last_sent: Time::ZERO,
             ecn: false,
             cwr_due: false,
+            feedback: None,
             totals: Totals::default(),
             config: config.clone(),
         }

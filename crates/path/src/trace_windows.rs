@@ -1,10 +1,9 @@
-//! A recording of a link as a source: the window that passed, or, as the `natcp` paper's authors
-//! did it, the one that comes.
-
-use midspan_path::Trace;
 use midspan_units::{Rate, Span};
 
-/// A trace cut into windows.
+use crate::Trace;
+
+/// A trace cut into windows, for whoever tells of the window that passed or, as the `natcp` paper's
+/// authors did it, of the one that comes.
 #[derive(Debug, Clone)]
 pub struct TraceWindows {
     trace: Trace,

@@ -1,0 +1,107 @@
+//! One point of an axis held against the others: as text and as a table of the page.
+
+use maud::{Markup, html};
+use midspan_scenario::summary::Summary;
+use midspan_scenario::{Comparison, Factors, ReportedRatio, Scenario};
+
+use crate::grid::{Cell, Grid, Look};
+use crate::number::{factor, shortest};
+use crate::view::variant_name;
+
+type Number = fn(&Comparison) -> Option<Factors>;
+type Stated = fn(&ReportedRatio) -> Option<f64>;
+
+/// What is compared, how much of it, and what the paper states of it.
+const COLUMNS: [(&str, Number, Stated); 4] = [
+    ("goodput", |comparison| comparison.goodput, |reported| reported.goodput),
+    ("95 % delay, inverse", |comparison| comparison.queueing95, |_| None),
+    ("power", |comparison| comparison.power, |reported| reported.power),
+    ("power at 95 %", |comparison| comparison.power95, |reported| reported.power95),
+];
+
+/// Whether there is anything to compare.
+pub(crate) fn any(summary: &Summary) -> bool {
+    summary.comparisons.iter().any(|comparison| comparison.goodput.is_some())
+}
+
+/// In a sentence, above the table.
+pub(crate) fn caption(scenario: &Scenario, summary: &Summary) -> String {
+    let point = scenario.compare.as_ref().map_or("", |compare| &compare.point);
+    let cells = summary.comparisons.iter().filter_map(|comparison| comparison.goodput);
+    let most = cells.map(|factors| factors.n).max().unwrap_or(0);
+    format!("{point} over each of the others, as factors: mean; median of up to {most} cells")
+}
+
+/// The table of `summary`.
+pub(crate) fn grid(scenario: &Scenario, summary: &Summary) -> Grid {
+    let mut grid = Grid::default();
+    let several = scenario.variants.len() > 1;
+    let mut header = vec![Cell::left("against")];
+    for (title, ..) in shown(summary) {
+        header.extend([Cell::right(title), Cell::empty()]);
+    }
+    grid.push(header.into_iter().map(|cell| cell.look(Look::Dim)).collect());
+    for comparison in &summary.comparisons {
+        let mut row = vec![Cell::left(name(comparison, several))];
+        for (_, number, stated) in shown(summary) {
+            let factors = number(comparison);
+            row.push(Cell::right(factors.map_or("–".to_owned(), |f| factor(f.mean))));
+            let paper = comparison.reported.as_ref().and_then(stated);
+            let median = factors.map(|f| format!("; {}", factor(f.median))).unwrap_or_default();
+            let paper = paper.map(|paper| format!(" (paper {})", shortest(paper)));
+            row.push(Cell::left(median + &paper.unwrap_or_default()));
+        }
+        grid.push(row);
+    }
+    grid
+}
+
+/// The same on the page.
+pub(crate) fn table(scenario: &Scenario, summary: &Summary) -> Markup {
+    let several = scenario.variants.len() > 1;
+    html! {
+        div class="scroll" { table {
+            thead {
+                tr {
+                    th class="text" rowspan="2" { "against" }
+                    @for (title, ..) in shown(summary) { th colspan="4" { (title) } }
+                }
+                tr { @for _ in shown(summary) {
+                    th { "mean" } th { "median" } th { "range" } th { "paper" }
+                } }
+            }
+            tbody { @for comparison in &summary.comparisons { tr {
+                td class="text" { (name(comparison, several)) }
+                @for (_, number, stated) in shown(summary) {
+                    @match number(comparison) {
+                        Some(factors) => {
+                            td title={ "n = " (factors.n) } { (factor(factors.mean)) }
+                            td { (factor(factors.median)) }
+                            td { (factor(factors.min)) " – " (factor(factors.max)) }
+                        }
+                        None => { td class="missing" { "–" } td {} td {} }
+                    }
+                    td class="reported" {
+                        @if let Some(paper) = comparison.reported.as_ref().and_then(stated) {
+                            (shortest(paper))
+                        }
+                    }
+                }
+            } } }
+        } }
+    }
+}
+
+/// The columns that have a number somewhere.
+fn shown(summary: &Summary) -> impl Iterator<Item = (&'static str, Number, Stated)> {
+    COLUMNS.into_iter().filter(|(_, number, _)| {
+        summary.comparisons.iter().any(|comparison| number(comparison).is_some())
+    })
+}
+
+fn name(comparison: &Comparison, several: bool) -> String {
+    match several {
+        true => format!("{}, {}", comparison.against, variant_name(comparison.variant)),
+        false => comparison.against.clone(),
+    }
+}

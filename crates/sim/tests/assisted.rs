@@ -1,0 +1,116 @@
+//! NATCP and NACubic in virtual time, told by NetAssist of a synthetic cellular link.
+
+use midspan_path::{CellularSpec, Trace, Traces};
+use midspan_scenario::record::{Measurement, Variant};
+use midspan_scenario::{CellSpec, Direction, Scenario};
+use midspan_sim::{Error, run};
+use midspan_units::{Rate, Span};
+
+/// 10 ms in all, 150 KB of queue before a link that swings around 8 Mbit/s.
+fn cell(control: &str, assist: &str, flows: u32) -> CellSpec {
+    let text = format!(
+        r#"
+        name = "assisted"
+        title = "Assisted"
+        variants = ["none"]
+        [path.access]
+        down = [{{ trace = {{ file = "down", queue = {{ bytes = "150 KB" }} }} }}, {{ delay = "4 ms" }}]
+        up = [{{ delay = "4 ms" }}]
+        [path.wide]
+        down = [{{ delay = "1 ms" }}]
+        up = [{{ delay = "1 ms" }}]
+        [hosts]
+        server = {{ congestion_control = "{control}" }}
+        mec = {{ congestion_control = "{control}" }}
+        [assist]
+        {assist}
+        [workload]
+        kind = "bulk"
+        direction = "download"
+        time = "60 s"
+        flows = {flows}
+        "#
+    );
+    Scenario::parse(&text, "assisted.toml").unwrap().cells()[0].spec.clone()
+}
+
+fn traces() -> Traces {
+    let spec = CellularSpec { mean: Rate::from_bps(8_000_000), ..CellularSpec::default() };
+    Traces::from([("down".to_owned(), spec.generate())])
+}
+
+fn measure(control: &str, assist: &str, flows: u32) -> Measurement {
+    run(&cell(control, assist, flows), Variant::None, &traces(), 1).unwrap().0
+}
+
+/// Mean queueing delay in seconds.
+fn delay(run: &Measurement) -> f64 {
+    run.queueing(Direction::Download).unwrap().mean_us / 1e6
+}
+
+fn power(run: &Measurement) -> f64 {
+    run.goodput_bps / delay(run)
+}
+
+#[test]
+fn feedback_keeps_the_queue_short_at_nearly_full_throughput() {
+    let cubic = measure("cubic", "feedback = 'none'", 1);
+    assert_eq!(cubic.feedback, None);
+    for control in ["natcp", "nacubic"] {
+        let oracle = measure(control, "feedback = 'oracle'", 1);
+        let causal = measure(control, "feedback = 'causal'", 1);
+        assert!(oracle.goodput_bps > 0.9 * cubic.goodput_bps, "{control}");
+        assert!(causal.goodput_bps > 0.8 * cubic.goodput_bps, "{control}");
+        // What comes is better to know than what was, and either than nothing.
+        let ratios = [power(&oracle) / power(&causal), power(&causal) / power(&cubic)];
+        assert!(ratios[0] > 1.1 && ratios[1] > 5.0, "{control}: {ratios:?}");
+    }
+}
+
+#[test]
+fn without_feedback_they_are_their_base_control() {
+    let cubic = delay(&measure("cubic", "feedback = 'none'", 1));
+    for control in ["natcp", "nacubic"] {
+        let alone = delay(&measure(control, "feedback = 'none'", 1));
+        assert!((0.7..1.4).contains(&(alone / cubic)), "{control}: {alone} against {cubic}");
+    }
+}
+
+#[test]
+fn every_window_is_told_once_a_period() {
+    let run = measure("natcp", "feedback = 'causal'\nperiod = '20 ms'", 1);
+    let feedback = run.feedback.unwrap();
+    assert_eq!(feedback.missing, 0);
+    let windows = Span::from_secs(60).as_nanos() / Span::from_millis(20).as_nanos();
+    assert!(feedback.readings.abs_diff(windows) <= 2, "{feedback:?}");
+    assert!(feedback.used.abs_diff(windows) <= windows / 20, "{feedback:?}");
+}
+
+/// Jain's index of two flows' goodputs.
+#[test]
+fn two_flows_share_the_ues_link_evenly() {
+    let run = measure("natcp", "feedback = 'oracle'", 2);
+    let [a, b] = run.flows_bps[..] else { panic!("two flows") };
+    let jain = (a + b).powi(2) / (2.0 * (a * a + b * b));
+    assert!(jain > 0.98, "{jain}: {a} and {b}");
+}
+
+#[test]
+fn the_relays_client_leg_is_told_too() {
+    let of = |control: &str, feedback: &str| {
+        let spec = cell(control, &format!("feedback = '{feedback}'\nagent = 'mec'"), 1);
+        run(&spec, Variant::Midspan, &traces(), 1).unwrap().0
+    };
+    let (cubic, natcp) = (of("cubic", "none"), of("natcp", "causal"));
+    assert!(natcp.goodput_bps > 0.8 * cubic.goodput_bps);
+    assert!(delay(&natcp) < delay(&cubic) / 4.0, "{} {}", delay(&natcp), delay(&cubic));
+}
+
+#[test]
+fn what_is_not_simulated_is_refused() {
+    let spec = cell("natcp", "feedback = 'causal'\nway = 'in-band'", 1);
+    assert_eq!(run(&spec, Variant::None, &traces(), 1).unwrap_err(), Error::InBand);
+    let spec = cell("natcp", "feedback = 'causal'", 1);
+    let other = Traces::from([("other".to_owned(), Trace::parse(b"1\n").unwrap())]);
+    assert!(run(&spec, Variant::None, &other, 1).is_err());
+}
