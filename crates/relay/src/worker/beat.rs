@@ -1,0 +1,86 @@
+//! A worker says that it lives and what it has room for, and takes its share of what arrives.
+
+use std::time::{Duration, Instant};
+
+use midspan_split::takes_nearby;
+use midspan_steer::Slot;
+
+use super::Worker;
+use crate::shared::{HeldSlot, Phase};
+
+/// How often a worker says that it lives; BPF believes it for half a second.
+const BEAT: Duration = Duration::from_millis(100);
+/// The same where BPF does not steer, and only the operator is told.
+const SLOW_BEAT: Duration = Duration::from_secs(1);
+/// Connections after which it says so at once, for the room that it has is less.
+const NEWS: u64 = 64;
+
+/// What a worker last said of itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Beat {
+    /// When the next is due.
+    pub(super) due: Instant,
+    /// Whether it takes connections.
+    open: bool,
+    /// How many it had taken.
+    taken: u64,
+}
+
+impl Beat {
+    /// Nothing was said yet, and now is the time to.
+    pub(super) fn none() -> Beat {
+        Beat { due: Instant::now(), open: false, taken: 0 }
+    }
+}
+
+impl Worker {
+    /// Has BPF steer to it, as long as it says that it lives.
+    pub(crate) fn set_slot(&mut self, slot: Slot) {
+        self.slot = Some(HeldSlot::new(slot, self.shared.clone()));
+    }
+
+    /// Is kept on this processor.
+    pub(crate) fn set_processor(&mut self, processor: usize) {
+        self.processor = Some((processor, false));
+    }
+
+    /// Takes the connections that arrive on its own processor, unless it has too many flows already.
+    pub(super) fn balance(&mut self) {
+        let Some((processor, nearby)) = self.processor else { return };
+        let (own, all) = (self.flows.len() as u64, self.shared.ledger().flows().into());
+        let wanted = takes_nearby(own, all, self.shared.ends.len() as u64);
+        if wanted == nearby {
+            return;
+        }
+        self.processor = Some((processor, wanted));
+        for listener in &self.listeners {
+            if let Err(error) = listener.prefer(wanted.then_some(processor)) {
+                tracing::debug!(%error, "connections come from any processor");
+            }
+        }
+    }
+
+    /// Says that it lives, if it is time to or something has changed, and what it has room for.
+    pub(super) fn beat(&mut self) {
+        if self.shared.phase() >= Phase::Retire {
+            self.slot = None;
+        }
+        let open = self.shared.phase() == Phase::Run && self.rest_until.is_none();
+        let accepted = self.counters().accepted.get();
+        let (now, beat) = (Instant::now(), self.beat);
+        let is_news = open != beat.open || accepted - beat.taken >= NEWS;
+        if now < beat.due && !(is_news && self.slot.is_some()) {
+            return;
+        }
+        if let Some(slot) = &self.slot {
+            let room = if self.pool.has_room() { self.shared.ledger().room() } else { 0 };
+            if let Err(error) = slot.beat(open, room) {
+                tracing::error!(%error, "a worker could not say that it lives");
+            }
+        }
+        self.shared.beat(self.index, now);
+        self.balance();
+        let until_next = if self.slot.is_some() { BEAT } else { SLOW_BEAT };
+        self.beat = Beat { due: now + until_next, open, taken: accepted };
+    }
+}

@@ -1,0 +1,190 @@
+//! The way to a flow's server.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use midspan_split::{Cause, Leg};
+use rustix::event::epoll::EventFlags;
+use socket2::Socket;
+
+use super::{Worker, watch};
+use crate::config::{Dscp, Forward};
+use crate::flow::{LiveFlow, Others, Story};
+use crate::slab::Key;
+use crate::socket::{self, Accepted};
+
+/// How long a server may take to answer before it counts as silent: enough for two more SYNs.
+const DOUBT: Duration = Duration::from_secs(3);
+
+/// What a flow's sockets are watched for.
+const FLOW: EventFlags = EventFlags::IN
+    .union(EventFlags::PRI)
+    .union(EventFlags::OUT)
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
+
+/// The socket of a server leg.
+pub(super) enum ServerLeg {
+    New(Socket),
+    /// As its client's SYN was held.
+    Connected(OwnedFd),
+}
+
+impl Worker {
+    pub(super) fn start(
+        &mut self,
+        accepted: Accepted,
+        mut story: Story,
+        server_leg: ServerLeg,
+        forward: Option<Arc<Forward>>,
+        due: Instant,
+    ) -> io::Result<Key> {
+        let Accepted { socket: client_leg, client, server, opening, preface, .. } = accepted;
+        let mut others = Others::of(forward);
+        let mut early = 0;
+        // What one server may have got must not be sent to another as well.
+        let sends_data = self.settings.config.fast_open
+            && opening.data
+            && others.is_empty()
+            && preface.is_none();
+        let mut connected = match server_leg {
+            ServerLeg::Connected(socket) => Ok(socket),
+            ServerLeg::New(socket) => {
+                if matches!(others, Others::None) {
+                    socket::bind_as(&socket, client, self.shared.place)?;
+                }
+                if sends_data {
+                    self.counters().fast_open_accepted.add(1);
+                    let connected = socket::connect_with_data_of(&client_leg, socket, server);
+                    connected.map(|(fd, sent)| {
+                        early = sent as u64;
+                        fd
+                    })
+                } else {
+                    socket::connect(socket, server)
+                }
+            }
+        };
+        while connected.is_err()
+            && let Some(other) = others.next()
+        {
+            connected = self.connect_to(other, opening.dscp);
+            story.server = other;
+        }
+        let mut flow = LiveFlow::new(story, client_leg, connected?, self.marks, others, due);
+        (flow.dscp, flow.preface) = (opening.dscp, preface);
+        if early > 0 {
+            flow.early(early, self.counters());
+        }
+        let acknowledges_at = flow.acknowledges_at();
+        let key = self.flows.insert_with(|key| {
+            for (leg, bit) in [(Leg::Client, 0), (Leg::Server, 1)] {
+                watch(&self.epoll, flow.fd(leg), key.to_bits() << 1 | bit, FLOW)?;
+            }
+            Ok::<_, io::Error>(flow)
+        })?;
+        self.handshakes.push_back((acknowledges_at, key));
+        Ok(key)
+    }
+
+    /// Marks what is sent to a client as its server has marked its answer, which BPF has seen.
+    pub(super) fn copy_marking(&mut self, key: Key) {
+        let Some(slot) = &self.slot else { return };
+        if self.settings.config.client_leg.dscp != Dscp::Copy {
+            return;
+        }
+        let Some(flow) = self.flows.get_mut(key) else { return };
+        let Story { client, server, .. } = *flow.story();
+        let marked = match slot.answer_dscp(client, server) {
+            Ok(dscp) => socket::mark(flow.fd(Leg::Client), client.ip(), dscp.unwrap_or(0)),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = marked {
+            tracing::debug!(%error, "a server's marking is not copied");
+        }
+    }
+
+    fn connect_to(&self, server: SocketAddr, dscp: u8) -> io::Result<OwnedFd> {
+        let socket = socket::open(server, &self.settings.config.server_leg, false, dscp)?;
+        socket::connect(socket, server)
+    }
+
+    /// Connects a flow to the next of its servers, or fails it with `cause` if none is left.
+    pub(super) fn connect_to_another(&mut self, key: Key, cause: Cause) {
+        let due = Instant::now() + Duration::from(self.settings.config.connect_timeout);
+        let next = |flow: &mut LiveFlow| flow.next_server().map(|server| (server, flow.dscp));
+        while let Some((server, dscp)) = self.flows.get_mut(key).and_then(next) {
+            let connected = self.connect_to(server, dscp).and_then(|fd| {
+                watch(&self.epoll, &fd, key.to_bits() << 1 | 1, FLOW)?;
+                Ok(fd)
+            });
+            if let Ok(fd) = connected
+                && let Some(flow) = self.flows.get_mut(key)
+            {
+                flow.replace_server_leg(fd, server, due);
+                self.await_connect(due, key);
+                return;
+            }
+        }
+        self.fail(key, cause);
+    }
+
+    pub(super) fn await_connect(&mut self, due: Instant, key: Key) {
+        self.connects.push_back((due, key));
+        if self.slot.is_some() {
+            self.doubts.push_back((Instant::now() + DOUBT, due, key));
+        }
+    }
+
+    pub(super) fn give_up_connects(&mut self) {
+        let mut now = None;
+        while let Some(&(due, key)) = self.connects.front() {
+            let connecting = self.flows.get_mut(key).is_some_and(|flow| flow.is_due(due));
+            if connecting && *now.get_or_insert_with(Instant::now) < due {
+                break;
+            }
+            self.connects.pop_front();
+            if connecting {
+                self.connect_to_another(key, Cause::ConnectTimedOut);
+            }
+        }
+    }
+
+    /// Acknowledges handshakes whose clients have not sent anything in time.
+    pub(super) fn acknowledge_handshakes(&mut self) {
+        let mut now = None;
+        while let Some(&(due, key)) = self.handshakes.front() {
+            let flow = self.flows.get_mut(key).filter(|flow| flow.keeps_ack());
+            if flow.is_some() && *now.get_or_insert_with(Instant::now) < due {
+                break;
+            }
+            self.handshakes.pop_front();
+            if let Some(flow) = flow {
+                flow.acknowledge();
+            }
+        }
+    }
+
+    /// Has new connections to a server pass that has not answered for long: they show whether its
+    /// answers come by another way than through here.
+    pub(super) fn voice_doubts(&mut self) {
+        let mut now = None;
+        while let Some(&(at, due, key)) = self.doubts.front() {
+            let connecting = self.flows.get_mut(key).filter(|flow| flow.is_due(due));
+            let server = connecting.and_then(|flow| socket::server_of(flow.fd(Leg::Client)));
+            if server.is_some() && *now.get_or_insert_with(Instant::now) < at {
+                break;
+            }
+            self.doubts.pop_front();
+            if let (Some(server), Some(slot)) = (server, &self.slot) {
+                self.counters().doubts.add(1);
+                if let Err(error) = slot.doubt(server.ip()) {
+                    tracing::debug!(%error, "a silent server's prefix could not be passed");
+                }
+            }
+        }
+    }
+}

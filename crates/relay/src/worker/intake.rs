@@ -1,0 +1,261 @@
+//! Connections on their way in: from a listener until they are admitted or refused.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipnet::IpNet;
+use midspan_observe::subscriber;
+use midspan_split::{PerLeg, Refusal};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+use super::connect::ServerLeg;
+use super::{LISTENERS, Worker};
+use crate::config::Forward;
+use crate::counters::{Count, Counters};
+use crate::flow::Story;
+use crate::greeting::Greeted;
+use crate::interception::is_probe;
+use crate::opening::Opening;
+use crate::proxy_protocol::Ends;
+use crate::shared::Settings;
+use crate::socket::{self, Accepted, Family, Listener, NotAccepted, Place};
+
+/// Connections taken from a listener at a time.
+const ACCEPTS: usize = 64;
+/// How long a listener rests when the system has no room for its connections.
+const REST: Duration = Duration::from_millis(10);
+impl Worker {
+    /// Takes what waits at a listener, up to a fair share; epoll tells again of the rest.
+    pub(super) fn accept(&mut self, listener: usize) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = self.listeners.get(listener) else { return };
+            let forward = listener.forward.clone();
+            match socket::accept(listener) {
+                Ok(accepted) => self.welcome(accepted, forward),
+                Err(NotAccepted::NoneWaiting) => return,
+                Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
+                Err(NotAccepted::NoRoom) => return self.rest(),
+            }
+        }
+    }
+
+    /// Takes what still waits at the listeners, which closing would reset, and closes them.
+    pub(super) fn close_listeners(&mut self) {
+        for index in 0..self.listeners.len() {
+            loop {
+                let listener = &self.listeners[index];
+                let forward = listener.forward.clone();
+                match socket::accept(listener) {
+                    Ok(accepted) => self.welcome(accepted, forward),
+                    Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
+                    Err(NotAccepted::NoneWaiting | NotAccepted::NoRoom) => break,
+                }
+            }
+        }
+        self.listeners.clear();
+    }
+
+    /// Stops watching the listeners for a while, rather than be told over and over of
+    /// connections that cannot be taken.
+    fn rest(&mut self) {
+        self.watch_listeners(EventFlags::empty());
+        self.rest_until = Some(Instant::now() + REST);
+    }
+
+    pub(super) fn rest_over(&mut self) {
+        if self.rest_until.is_some_and(|until| until <= Instant::now()) {
+            self.rest_until = None;
+            self.watch_listeners(EventFlags::IN);
+        }
+    }
+
+    fn watch_listeners(&self, flags: EventFlags) {
+        for (index, listener) in (0u64..).zip(&self.listeners) {
+            let data = EventData::new_u64(LISTENERS + index);
+            if let Err(error) = epoll::modify(&self.epoll, &listener.fd, data, flags) {
+                tracing::error!(%error, "a listener could not be watched");
+            }
+        }
+    }
+
+    /// Takes a connection, once it is known whose it is; or resets it: dropping its socket does.
+    fn welcome(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
+        let Some(forward) = forward else { return self.take(accepted, None) };
+        if !forward.is_told() {
+            return self.introduce(accepted, forward, None);
+        }
+        if !forward.trusts(accepted.client.ip()) {
+            return self.counters().refused_proxy.add(1);
+        }
+        // Each has a descriptor, of those that are there for flows.
+        let room = self.shared.ledger().room() as usize / self.shared.ends.len();
+        if self.greetings.len() >= room {
+            return self.counters().refused_flows.add(1);
+        }
+        if let Some(greeted) = self.greetings.begin(accepted, forward) {
+            self.greeted(greeted);
+        }
+    }
+
+    pub(super) fn hear_greetings(&mut self) {
+        for greeted in self.greetings.hear() {
+            self.greeted(greeted);
+        }
+    }
+
+    pub(super) fn give_up_greetings(&mut self) {
+        let refused = self.greetings.give_up();
+        self.counters().refused_header.add(refused);
+    }
+
+    fn greeted(&mut self, greeted: Greeted) {
+        match greeted {
+            Greeted::Whole(accepted, forward, ends) => self.introduce(accepted, forward, ends),
+            Greeted::Refused => self.counters().refused_header.add(1),
+        }
+    }
+
+    /// Takes a connection that is passed on, whose ends are its own unless a proxy has told others.
+    fn introduce(&mut self, mut accepted: Accepted, forward: Arc<Forward>, ends: Option<Ends>) {
+        if let Some(version) = forward.send {
+            let client = accepted.client;
+            let own = || Some(Ends { client, server: socket::address_of(&accepted.socket)? });
+            let Some(ends) = ends.or_else(own) else {
+                return self.counters().refused_errors.add(1);
+            };
+            accepted.preface = Some(ends.header(version));
+        }
+        if let Some(ends) = ends {
+            accepted.client = ends.client;
+        }
+        self.take(accepted, Some(forward));
+    }
+
+    /// Starts a flow, to the first of `forward` that can be connected to, or else to whom the client
+    /// wanted; or resets the client.
+    fn take(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
+        let confirmed = self.confirmations.claim(accepted.client, accepted.server);
+        let server_leg = match self.admit(&accepted, forward.is_some(), confirmed) {
+            Ok(server_leg) => server_leg,
+            Err(refusal) => return refusal(self.counters()).add(1),
+        };
+        // Counted before the server can know of it, so that who knows of it finds it counted.
+        let Accepted { client, server, opening, mptcp, .. } = accepted;
+        self.counters().accepted.add(1);
+        self.counters().active.set(self.flows.len() as u64 + 1);
+        self.counters().mptcp.add(u64::from(mptcp));
+        count_declined(self.counters(), opening, self.settings.config.fast_open);
+        let start = Instant::now();
+        let due = start + Duration::from(self.settings.config.connect_timeout);
+        let spliced = PerLeg::default();
+        let story = Story { client, server, start, connected: None, spliced };
+        match self.start(accepted, story, server_leg, forward, due) {
+            Ok(key) => {
+                self.await_connect(due, key);
+                self.balance();
+            }
+            Err(error) => {
+                tracing::debug!(%server, %error, "the server leg could not connect");
+                self.release(subscriber(client.ip()));
+                self.counters().connect_failed.add(1);
+                let end = &self.shared.ends[self.index];
+                self.shared.observer.not_started(end, self.index, &story);
+                self.counters().active.set(self.flows.len() as u64);
+            }
+        }
+    }
+
+    /// Whether the connection is taken. If so it is in the ledger, and this is its server leg's
+    /// socket; if not this is the count of its kind.
+    fn admit(
+        &self,
+        accepted: &Accepted,
+        is_forwarded: bool,
+        confirmed: Option<OwnedFd>,
+    ) -> Result<ServerLeg, fn(&Counters) -> &Count> {
+        let config = &self.settings.config;
+        let Accepted { client, server, opening, .. } = accepted;
+        if !is_forwarded {
+            if is_probe(client.ip(), *server) {
+                return Err(|counters| &counters.probes);
+            }
+            if self.listeners.iter().any(|listener| listener.is_at(*server)) {
+                return Err(|counters| &counters.refused_direct);
+            }
+            if !self.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
+                return Err(|counters| &counters.refused_client);
+            }
+        }
+        if !self.pool.has_room() {
+            return Err(|counters| &counters.refused_buffered);
+        }
+        let open = || socket::open(*server, &config.server_leg, !is_forwarded, opening.dscp);
+        let server_leg = match confirmed {
+            Some(socket) => ServerLeg::Connected(socket),
+            None => ServerLeg::New(open().map_err(|error| {
+                let count: fn(&Counters) -> &Count = match Errno::from_io_error(&error) {
+                    Some(Errno::MFILE | Errno::NFILE) => |counters| &counters.refused_descriptors,
+                    _ => |counters| &counters.refused_errors,
+                };
+                count
+            })?),
+        };
+        let client = subscriber(client.ip());
+        let mut ledger = self.shared.ledger();
+        match ledger.admit(client) {
+            Ok(()) => {
+                if ledger.is_full(&client) {
+                    self.say_full(client, true);
+                }
+                Ok(server_leg)
+            }
+            Err(Refusal::TooManyFlows) => Err(|counters| &counters.refused_flows),
+            Err(Refusal::TooManyOfClient) => Err(|counters| &counters.refused_flows_per_client),
+        }
+    }
+}
+
+/// All places at which a worker listens.
+pub(super) fn listeners(
+    settings: &Settings,
+    place: Place,
+) -> Result<Vec<Listener>, (String, io::Error)> {
+    let config = &settings.config;
+    let mut listeners = Vec::new();
+    for family in [Family::V4, Family::V6] {
+        let is_wanted = |prefix: &IpNet| Family::of(prefix.addr()) == family;
+        if config.clients.iter().any(is_wanted) {
+            let listener = socket::listen(family, place, config).map_err(|error| {
+                let hint = "a port of any address (it takes CAP_NET_ADMIN, and one that is free)";
+                (hint.to_owned(), error)
+            });
+            listeners.push(listener?);
+        }
+    }
+    for forward in &settings.forwards {
+        let address = &forward.listen;
+        let family = Family::of(address.ip());
+        let mut listener = socket::listen(family, Place::Open(*address), config)
+            .map_err(|error| (address.to_string(), error))?;
+        listener.forward = Some(forward.clone());
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// Counts what a client has offered and the relay does not carry across.
+fn count_declined(counters: &Counters, opening: Opening, accepts_fast_open: bool) {
+    let Opening { mptcp, fast_open, other, .. } = opening;
+    for (offered, count) in [
+        (mptcp, &counters.declined_mptcp),
+        (fast_open && !accepts_fast_open, &counters.declined_fast_open),
+        (other, &counters.declined_options),
+    ] {
+        if offered {
+            count.add(1);
+        }
+    }
+}

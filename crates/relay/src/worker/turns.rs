@@ -1,0 +1,156 @@
+//! Flows with work to do get their turns, and end.
+
+use std::net::IpAddr;
+
+use midspan_split::{Cause, Leg};
+
+use super::Worker;
+use crate::counters::Counters;
+use crate::flow::Next;
+use crate::slab::Key;
+
+impl Worker {
+    pub(super) fn enqueue(&mut self, key: Key) {
+        if let Some(flow) = self.flows.get_mut(key)
+            && !flow.queued
+        {
+            flow.queued = true;
+            self.queue.push_back(key);
+        }
+    }
+
+    /// Gives each flow that is queued now one turn.
+    pub(super) fn take_turns(&mut self) {
+        for _ in 0..self.queue.len() {
+            let Some(key) = self.queue.pop_front() else { break };
+            let Some(flow) = self.flows.get_mut(key) else { continue };
+            flow.queued = false;
+            let counters = &self.shared.ends[self.index].counters;
+            let next = flow.turn(key, &mut self.pool, &mut self.outbox, counters);
+            self.go_on(key, next);
+            if self.outbox.is_full() {
+                self.send_out();
+            }
+        }
+        self.send_out();
+        self.wake_waiting();
+        self.counters().buffered.set(self.pool.used());
+        self.counters().pipes.set(self.pool.pipes() as u64);
+    }
+
+    /// Does what a flow wants after a turn.
+    fn go_on(&mut self, key: Key, next: Next) {
+        let counters = &self.shared.ends[self.index].counters;
+        match next {
+            Next::Wait => {}
+            Next::Turn => self.enqueue(key),
+            Next::Buffer => {
+                if let Some(flow) = self.flows.get_mut(key).filter(|flow| !flow.waiting) {
+                    flow.waiting = true;
+                    counters.buffer_waits.add(1);
+                    self.waiting.push_back(key);
+                }
+            }
+            Next::Close => {
+                counters.closed.add(1);
+                self.remove(key, None);
+            }
+            Next::Abort(cause) => {
+                count_abort(counters, cause);
+                self.remove(key, Some(cause));
+            }
+        }
+    }
+
+    /// Sends what is in the outbox.
+    fn send_out(&mut self) {
+        let flows = &self.flows;
+        let count = self.outbox.send(|key, to| flows.get(key)?.outgoing(to));
+        for index in 0..count {
+            let (key, to, sent) = self.outbox.result(index);
+            let Some(flow) = self.flows.get_mut(key) else { continue };
+            let counters = &self.shared.ends[self.index].counters;
+            let next = flow.sent_out(to, sent, &mut self.pool, counters);
+            self.go_on(key, next);
+        }
+        self.outbox.clear();
+    }
+
+    /// Lets flows that wait for a buffer try again, as many as there are buffers.
+    pub(super) fn wake_waiting(&mut self) {
+        let mut free = self.pool.free_buffers();
+        while free > 0
+            && let Some(key) = self.waiting.pop_front()
+        {
+            if let Some(flow) = self.flows.get_mut(key) {
+                flow.waiting = false;
+                self.enqueue(key);
+                free -= 1;
+            }
+        }
+    }
+
+    pub(super) fn fail(&mut self, key: Key, cause: Cause) {
+        if let Some(flow) = self.flows.get_mut(key) {
+            flow.fail(cause);
+            count_abort(self.counters(), cause);
+            self.remove(key, Some(cause));
+        }
+    }
+
+    /// Ends a flow, in order or because of this.
+    fn remove(&mut self, key: Key, cause: Option<Cause>) {
+        if let Some(mut flow) = self.flows.remove(key) {
+            let end = &self.shared.ends[self.index];
+            self.shared.observer.ended(end, self.index, &flow, cause);
+            flow.release(&mut self.pool);
+            self.counters().buffered.set(self.pool.used());
+            self.release(flow.client);
+            self.counters().active.set(self.flows.len() as u64);
+        }
+    }
+
+    /// Takes a flow out of the ledger. Whether its client is full is told under the ledger's lock, so
+    /// that what is told last is true.
+    pub(super) fn release(&self, client: IpAddr) {
+        let mut ledger = self.shared.ledger();
+        let was_full = ledger.is_full(&client);
+        ledger.release(client);
+        if was_full && !ledger.is_full(&client) {
+            self.say_full(client, false);
+        }
+    }
+
+    pub(super) fn say_full(&self, client: IpAddr, full: bool) {
+        if let Some(slot) = &self.slot
+            && let Err(error) = slot.set_full(client, full)
+        {
+            tracing::debug!(%error, "a full client's further connections are reset, not passed");
+        }
+    }
+
+    /// Says of every client whether it is full, after the limit was changed.
+    pub(super) fn say_who_is_full(&self) {
+        let ledger = self.shared.ledger();
+        for client in ledger.clients() {
+            self.say_full(*client, ledger.is_full(client));
+        }
+    }
+}
+
+fn count_abort(counters: &Counters, cause: Cause) {
+    let count = match cause {
+        Cause::ConnectFailed => &counters.connect_failed,
+        Cause::ConnectTimedOut => &counters.connect_timed_out,
+        Cause::Reset(Leg::Client) => &counters.reset_by_client,
+        Cause::Reset(Leg::Server) => &counters.reset_by_server,
+        Cause::Idle => &counters.idle,
+        Cause::HalfClosed => &counters.half_closed,
+        Cause::Stopped => &counters.stopped,
+        Cause::Inconsistent => {
+            tracing::error!("{cause}, which is a fault of the relay; both legs are reset");
+            &counters.inconsistent
+        }
+    };
+    count.add(1);
+}
