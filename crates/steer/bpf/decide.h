@@ -207,6 +207,15 @@ static __always_inline bool has_room(struct bpf_sock *listener, const struct wor
 	       waiting + half_open < worker->room;
 }
 
+/* The worker that a connection falls to: the one that stays where its packets come in, or else by hash. */
+static __always_inline __u32 first_choice(__u32 bank, __u32 all, __u32 hashed)
+{
+	__u32 key = bank % BANKS * PROCESSORS + bpf_get_smp_processor_id() % PROCESSORS;
+	__u32 *worker = bpf_map_lookup_elem(&nearby, &key);
+
+	return worker && *worker && *worker <= all ? *worker - 1 : hashed % all;
+}
+
 /* The listener of the worker that the connection falls to, or of the next that is alive and has
  * room. To be released. */
 static __always_inline struct bpf_sock *choose(const struct settings *set, __u32 bank, bool v6,
@@ -214,10 +223,11 @@ static __always_inline struct bpf_sock *choose(const struct settings *set, __u32
 					       enum verdict *verdict)
 {
 	__u32 all = bank ? set->workers[1] : set->workers[0];
+	__u32 first = all ? first_choice(bank, all, hashed) : 0;
 
 	*verdict = PASS_NO_RELAY;
 	for (__u32 try = 0; try < TRIES && try < all; try++) {
-		__u32 slot = bank % BANKS * WORKERS + (hashed + try) % all % WORKERS;
+		__u32 slot = bank % BANKS * WORKERS + (first + try) % all % WORKERS;
 		struct worker *worker = bpf_map_lookup_elem(&workers, &slot);
 		struct bpf_sock *listener;
 

@@ -28,6 +28,15 @@ struct {
 	__type(value, __u64);
 } listeners SEC(".maps");
 
+/* By relay and processor: the worker, from 1 on, that takes the connections which come in there; 0 if that
+ * is not to matter. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BANKS *PROCESSORS);
+	__type(key, __u32);
+	__type(value, __u32);
+} nearby SEC(".maps");
+
 struct policy {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

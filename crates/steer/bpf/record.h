@@ -9,6 +9,8 @@
 #define WORKERS 64
 /* A listener per worker and family. */
 #define LISTENERS (BANKS * WORKERS * 2)
+/* Processors whose new connections a worker of their own may take. */
+#define PROCESSORS 1024
 /* Connections whose opening is remembered. */
 #define OPENINGS 65536
 /* Clients whose rate of openings is remembered. */
@@ -72,7 +74,7 @@ enum verdict {
 	/* Packets. */
 	STEERED,          /* of a connection that is split */
 	STEERED_ICMP,     /* about a connection that is split */
-	NOT_STEERED,      /* of a connection that is split, but the kernel refused */
+	NOT_STEERED,      /* given to a listener, but the kernel refused */
 	FRAGMENT,         /* of TCP, passed */
 	REOPENED,         /* openings given to what a former connection left in TIME-WAIT */
 	ASYMMETRIC,       /* prefixes of servers found to answer by another way */

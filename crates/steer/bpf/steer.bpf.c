@@ -4,16 +4,21 @@
 #include "account.h"
 #include "hold.h"
 
-/* Hands the packet to a socket of this host, which takes a route that ends here as well. */
-static __always_inline bool give(struct __sk_buff *skb, const struct settings *set,
-				 struct bpf_sock *socket)
+/* Has the packet delivered on this host, whose stack finds the socket of a connection by itself, and with
+ * it the route: quicker than a socket assigned here, which has the route looked up again. */
+static __always_inline void deliver(struct __sk_buff *skb, const struct settings *set)
 {
-	if (bpf_sk_assign(skb, socket, 0)) {
-		count(NOT_STEERED);
-		return false;
-	}
 	skb->mark = set->mark;
-	return true;
+}
+
+/* Hands the packet to a listener, which the stack would not find. */
+static __always_inline void give(struct __sk_buff *skb, const struct settings *set,
+				 struct bpf_sock *listener)
+{
+	if (bpf_sk_assign(skb, listener, 0))
+		count(NOT_STEERED);
+	else
+		deliver(skb, set);
 }
 
 /* The verdict that a retransmitted SYN must have, so that it is the same as the first one's: what
@@ -112,7 +117,7 @@ give:
 	 * (RFC 9293, 3.10.7.4), and gives way to the listener if it is. */
 	if (former) {
 		count(REOPENED);
-		give(skb, set, former);
+		deliver(skb, set);
 	} else {
 		give(skb, set, listener);
 	}
@@ -175,7 +180,7 @@ int steer(struct __sk_buff *skb)
 	if (packet.kind == ICMP) {
 		/* The stack finds the socket by what the error quotes; it must only get there. */
 		if (socket) {
-			skb->mark = set->mark;
+			deliver(skb, set);
 			count(STEERED_ICMP);
 			bpf_sk_release(socket);
 		}
@@ -186,8 +191,10 @@ int steer(struct __sk_buff *skb)
 		action = open(skb, set, &packet, socket);
 	} else {
 		account(&packet, socket && is_established(socket));
-		if (socket && (!former || !passed_since(&packet)) && give(skb, set, socket))
+		if (socket && (!former || !passed_since(&packet))) {
+			deliver(skb, set);
 			count(STEERED);
+		}
 	}
 	if (socket)
 		bpf_sk_release(socket);

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_observe::subscriber;
 
+use crate::WORKERS;
 use crate::error::io_error;
 use crate::record::{self, Worker};
 use crate::verdict::{Counts, Verdict};
@@ -16,10 +17,14 @@ use crate::verdict::{Counts, Verdict};
 pub struct Slot {
     pub(crate) workers: MapHandle,
     pub(crate) full_clients: MapHandle,
+    pub(crate) nearby: MapHandle,
     pub(crate) routes: MapHandle,
     pub(crate) openings: MapHandle,
     pub(crate) index: u32,
 }
+
+/// As in `bpf/record.h`.
+const PROCESSORS: u32 = 1024;
 
 /// How long a prefix is passed whose server did not answer.
 const DOUBT_NS: u64 = 60_000_000_000;
@@ -33,6 +38,22 @@ impl Slot {
         let worker = Worker { beat_ns: monotonic_ns(), room, open };
         self.workers
             .update(&self.index.to_ne_bytes(), &worker.to_bytes(), MapFlags::ANY)
+            .map_err(|error| io_error(&error))
+    }
+
+    /// Says whether the worker takes the new connections whose packets come in on a processor. Otherwise
+    /// they are anyone's. No worker has processors beyond the 1024th to itself.
+    ///
+    /// # Errors
+    /// When the kernel refuses, which it has no reason to.
+    pub fn take_nearby(&self, processor: usize, wanted: bool) -> io::Result<()> {
+        let Some(processor) = u32::try_from(processor).ok().filter(|it| *it < PROCESSORS) else {
+            return Ok(());
+        };
+        let key = self.index / WORKERS * PROCESSORS + processor;
+        let worker = if wanted { self.index % WORKERS + 1 } else { 0 };
+        self.nearby
+            .update(&key.to_ne_bytes(), &worker.to_ne_bytes(), MapFlags::ANY)
             .map_err(|error| io_error(&error))
     }
 

@@ -175,6 +175,7 @@ impl Steering {
         Ok(Slot {
             workers: self.map("workers")?,
             full_clients: self.map("full_clients")?,
+            nearby: self.map("nearby")?,
             routes: self.map("routes")?,
             openings: self.map("openings")?,
             index,
@@ -360,5 +361,7 @@ fn put(map: &MapHandle, name: &'static str, key: &[u8], value: &[u8]) -> Result<
         .map_err(|error| Error::Map { map: name, error: io_error(&error) })
 }
 
+#[cfg(test)]
+mod choice;
 #[cfg(test)]
 mod packets;

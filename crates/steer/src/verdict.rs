@@ -61,7 +61,7 @@ verdicts! {
     Steered "steered",
     /// ICMP errors given to the relay's sockets.
     SteeredIcmp "steered_icmp",
-    /// Packets of the relay's sockets that the kernel refused to give them.
+    /// New connections that the kernel refused to give to the listener.
     NotSteered "not_steered",
     /// Fragments of TCP segments, which are passed.
     Fragment "fragment",

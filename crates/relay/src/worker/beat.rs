@@ -42,6 +42,7 @@ impl Worker {
     /// Is kept on this processor.
     pub(crate) fn set_processor(&mut self, processor: usize) {
         self.processor = Some((processor, false));
+        self.say_nearby(processor, false);
     }
 
     /// Takes the connections that arrive on its own processor, unless it has too many flows already.
@@ -53,6 +54,16 @@ impl Worker {
             return;
         }
         self.processor = Some((processor, wanted));
+        self.say_nearby(processor, wanted);
+    }
+
+    /// Tells the kernel whether connections that arrive on a processor are its own.
+    fn say_nearby(&self, processor: usize, wanted: bool) {
+        if let Some(slot) = &self.slot
+            && let Err(error) = slot.take_nearby(processor, wanted)
+        {
+            tracing::debug!(%error, "steered connections come from any processor");
+        }
         for listener in &self.listeners {
             if let Err(error) = listener.prefer(wanted.then_some(processor)) {
                 tracing::debug!(%error, "connections come from any processor");

@@ -1,8 +1,8 @@
 //! The program's parser against packets that nobody should send: each goes through the kernel's
 //! BPF_PROG_TEST_RUN, and through a reading of the same bytes in Rust, and both must agree.
 //!
-//! What the program took a packet for is seen in its counts and in what it remembers. A test run has
-//! no ingress to assign a packet at, so a packet for a socket counts as `not_steered`.
+//! What the program took a packet for is seen in its counts, in what it remembers, and in the mark of
+//! what is to be delivered here.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -246,7 +246,7 @@ impl Bench {
             Read::Nothing => (false, None),
             Read::Fragment => (false, Some(Verdict::Fragment)),
             Read::Segment { connection, .. } if self.connections.contains(&connection) => {
-                (false, Some(Verdict::NotSteered))
+                (true, Some(Verdict::Steered))
             }
             Read::Segment { opens: Some(_), .. } => (false, Some(Verdict::PassPort)),
             Read::Segment { opens: None, .. } => (false, None),
@@ -547,7 +547,7 @@ fn no_packet_is_taken_for_what_it_is_not() {
 
 const CASES: u32 = 10_000;
 
-fn skip(why: &str) {
+pub(super) fn skip(why: &str) {
     assert!(std::env::var_os("MIDSPAN_TEST_NO_SKIP").is_none(), "{why}");
     eprintln!("skipped: {why}");
 }

@@ -1,0 +1,107 @@
+//! Which worker a new connection goes to.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+use midspan_sys::netns::Netns;
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+
+use super::packets::skip;
+use super::*;
+
+const WORKERS_HERE: usize = 3;
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 8);
+
+struct Bench {
+    steering: Steering,
+    slots: Vec<Slot>,
+    openings: MapHandle,
+    _listeners: Vec<TcpListener>,
+    next_port: u16,
+}
+
+impl Bench {
+    /// In the calling thread's namespace, with live workers.
+    fn new() -> Result<Bench, Error> {
+        let steering = Steering::load(Options { workers: WORKERS_HERE, mark: 1, pin: false })?;
+        steering.set_probe(CLIENT.into(), true)?;
+        let listen = |_| TcpListener::bind("127.0.0.1:0").unwrap();
+        let listeners: Vec<_> = (0..WORKERS_HERE).map(listen).collect();
+        let slots = listeners.iter().enumerate();
+        let slots = slots.map(|(worker, one)| steering.slot(worker, [Some(one.as_fd()), None]));
+        let openings = map(&steering.object, "openings")?;
+        let slots = slots.collect::<Result<_, _>>()?;
+        Ok(Bench { openings, slots, steering, _listeners: listeners, next_port: 1024 })
+    }
+
+    /// The worker that a SYN goes to which comes in on this processor.
+    fn worker_of_next(&mut self) -> usize {
+        self.slots.iter().for_each(|slot| slot.beat(true, 1000).unwrap());
+        self.next_port += 1;
+        let (client, server) = ((CLIENT, self.next_port).into(), (SERVER, 80).into());
+        let frame = syn(client, server);
+        let program = self.steering.program("steer").unwrap();
+        let input = ProgramInput { data_in: Some(&frame), ..ProgramInput::default() };
+        program.test_run(input).unwrap();
+        let key = record::connection(client, server);
+        let opening = self.openings.lookup(&key, MapFlags::ANY).unwrap().unwrap();
+        let listener = u32::from_ne_bytes(opening[16..20].try_into().unwrap());
+        (listener / LISTENERS_PER_SLOT) as usize
+    }
+
+    fn workers_of_next(&mut self, count: usize) -> BTreeSet<usize> {
+        (0..count).map(|_| self.worker_of_next()).collect()
+    }
+}
+
+fn syn(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
+    let (IpAddr::V4(from), IpAddr::V4(to)) = (client.ip(), server.ip()) else { unreachable!() };
+    let mut frame = vec![0; 12];
+    frame.extend([0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend(from.octets().into_iter().chain(to.octets()));
+    frame.extend(client.port().to_be_bytes().into_iter().chain(server.port().to_be_bytes()));
+    frame.extend([0, 0, 0, 1, 0, 0, 0, 0, 5 << 4, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    frame
+}
+
+#[test]
+fn a_connection_goes_to_the_worker_that_stays_where_it_comes_in_or_else_to_any() {
+    let netns = match Netns::create() {
+        Ok(netns) => netns,
+        Err(error) => return skip(&error.to_string()),
+    };
+    netns
+        .run(|| {
+            let mut bench = match Bench::new() {
+                Ok(bench) => bench,
+                Err(Error::Load(error)) if error.kind() == ErrorKind::PermissionDenied => {
+                    return skip(&error.to_string());
+                }
+                Err(error) => panic!("{error}"),
+            };
+            // The thread is this test's own.
+            let here = sched_getcpu();
+            let mut one = CpuSet::new();
+            one.set(here);
+            sched_setaffinity(None, &one).unwrap();
+
+            let all = BTreeSet::from_iter(0..WORKERS_HERE);
+            assert_eq!(bench.workers_of_next(100), all);
+            for worker in 0..WORKERS_HERE {
+                bench.slots[worker].take_nearby(here, true).unwrap();
+                assert_eq!(bench.workers_of_next(20), BTreeSet::from([worker]));
+                bench.slots[worker].take_nearby(here + 1, true).unwrap();
+                bench.slots[worker].take_nearby(here, false).unwrap();
+                assert_eq!(bench.workers_of_next(100), all);
+                bench.slots[worker].take_nearby(here + 1, false).unwrap();
+            }
+            // Further than the map goes, which no one minds.
+            bench.slots[0].take_nearby(1 << 20, true).unwrap();
+            assert_eq!(bench.workers_of_next(100), all);
+        })
+        .unwrap();
+}
