@@ -110,6 +110,8 @@ struct tcp_sock {
 	__u32 rcv_nxt;
 	__u8 ecn_flags;
 	__u64 tcp_mstamp;
+	__u64 tcp_clock_cache;
+	__u64 tcp_wstamp_ns;
 	struct minmax rtt_min;
 	__u8 is_cwnd_limited : 1;
 };

@@ -145,12 +145,15 @@ fn increased(rate: u64, most: u64) -> u64 {
     if rate + 50 >= most { rate + 2000 } else { rate + (most - rate) * 15 / 100 }
 }
 
-/// What the rate was before its first decrease and after it, and after the increase that follows.
+/// What the rate was before its first decrease, after it, and a step later. It is the socket's greatest pacing
+/// rate, but for moments in which a packet is late: then that is less, and is passed over.
 fn first_decrease(path: &Path) -> [u64; 3] {
     let mut rates: Vec<u64> = Vec::new();
     path.send_until(|sender| {
         let rate = tcp_info(sender).unwrap().max_pacing_rate * 8;
-        if rates.last() != Some(&rate) {
+        let last = rates.last().copied().unwrap_or_default();
+        let is_decreased = (0..=MISSED).any(|missed| about(rate, (last + missed * C) * 9 / 10));
+        if rate > last || is_decreased {
             rates.push(rate);
         }
         let at = rates.windows(3).position(|three| three[1] < three[0])?;
@@ -158,9 +161,22 @@ fn first_decrease(path: &Path) -> [u64; 3] {
     })
 }
 
+/// The step of the rate beyond its greatest.
+const C: u64 = 2000;
+/// Steps that may pass unseen on a machine that is emulated.
+const MISSED: u64 = 3;
+
 /// The kernel keeps the rate in whole bytes.
 fn about(rate: u64, expected: u64) -> bool {
     rate.abs_diff(expected) <= 16
+}
+
+/// Whether SRI() leads from one rate to another in one step, or a few of them.
+fn leads(mut from: u64, to: u64, most: u64) -> bool {
+    (0..=MISSED).any(|_| {
+        from = increased(from, most);
+        about(to, from)
+    })
 }
 
 /// A loss whose duplicates the base station marks is the radio's: R_max stays where it was at first.
@@ -170,8 +186,8 @@ fn a_marked_loss_is_the_radios() {
     load(&world);
     let path = Path::new(&world.name("me"), BASE_STATION, SLOW_RADIO);
     let [before, after, then] = first_decrease(&path);
-    assert!(about(after, before * 9 / 10), "{before} {after}");
-    assert!(about(then, increased(after, FIRST)), "{before} {after} {then}");
+    assert!(leads(after, then, FIRST), "{before} {after} {then}");
+    assert!(!leads(after, then, after * 10 / 9), "{before} {after} {then}");
 }
 
 /// Without a base station the same loss is taken for the policer's: R_max is where it happened.
@@ -181,8 +197,8 @@ fn the_same_loss_unmarked_is_the_policers() {
     load(&world);
     let path = Path::new(&world.name("me"), NO_BASE_STATION, SLOW_RADIO);
     let [before, after, then] = first_decrease(&path);
-    assert!(about(after, before * 9 / 10), "{before} {after}");
-    assert!(about(then, increased(after, before)), "{before} {after} {then}");
+    assert!(leads(after, then, after * 10 / 9), "{before} {after} {then}");
+    assert!(!leads(after, then, FIRST), "{before} {after} {then}");
 }
 
 /// Bits of bpf/marks.h.
