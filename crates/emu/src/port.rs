@@ -151,10 +151,23 @@ fn check_name(name: &str) -> io::Result<()> {
 fn bring_up(netlink: &mut Netlink, name: &str, mtu: u32) -> io::Result<()> {
     let index = netlink.index(name)?;
     netlink.set_mtu(index, mtu)?;
-    netlink.set_queue_length(index, QUEUE_LENGTH)?;
+    lengthen_queue(netlink, index)?;
     // 1 is IN6_ADDR_GEN_MODE_NONE. A kernel without IPv6 has no such parameter and no need of it.
     let _ = sysctl::set(&format!("net.ipv6.conf.{name}.addr_gen_mode"), "1");
     netlink.set_up(index)
+}
+
+/// Gives an interface a queue of [`QUEUE_LENGTH`], or the longest that the kernel takes: 6.1 refuses more
+/// than some ten thousand.
+fn lengthen_queue(netlink: &mut Netlink, index: u32) -> io::Result<()> {
+    let too_long = rustix::io::Errno::RANGE.raw_os_error();
+    let mut length = QUEUE_LENGTH;
+    loop {
+        match netlink.set_queue_length(index, length) {
+            Err(error) if error.raw_os_error() == Some(too_long) && length > 1 => length /= 2,
+            result => return result,
+        }
+    }
 }
 
 /// Packets that a TUN device's ring holds (eight bytes of memory each). When the ring is full the
