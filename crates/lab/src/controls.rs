@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result};
 use midspan_assist::agent::FeedbackMap;
 use midspan_ccload::{Algorithm, Controls, Held, Options, PREFIX};
-use midspan_scenario::{Cell, Scenario};
+use midspan_scenario::{Cell, Scenario, Workload};
 
 /// Controls that are registered, and where they have feedback from. They go with this, or with this
 /// process, however that ends.
@@ -63,7 +63,11 @@ fn ours(scenario: &Scenario) -> BTreeSet<String> {
         let hosts = [&hosts.ue, &hosts.mec, &hosts.server]
             .map(|host| Some(host.congestion_control.clone()));
         let legs = [&relay.client_leg, &relay.server_leg].map(|leg| leg.congestion_control.clone());
-        hosts.into_iter().chain(legs).flatten().collect::<Vec<_>>()
+        let cross = match &cell.spec.workload {
+            Workload::Page(page) => page.cross.congestion_control.clone(),
+            Workload::Bulk(_) | Workload::Transfer(_) => None,
+        };
+        hosts.into_iter().chain(legs).chain([cross]).flatten().collect::<Vec<_>>()
     };
     scenario.cells().iter().flat_map(names).filter(|name| name.starts_with(PREFIX)).collect()
 }

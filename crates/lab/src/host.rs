@@ -12,6 +12,10 @@ pub(crate) struct HostSettings<'a> {
     pub(crate) tcp_rmem: &'a str,
     /// `net.ipv4.tcp_wmem`: least, initial and greatest send buffer, bytes.
     pub(crate) tcp_wmem: &'a str,
+    /// Whether its connections ask for ECN.
+    pub(crate) ecn: bool,
+    /// Whether it has selective acknowledgements.
+    pub(crate) sack: bool,
     /// Whether it forwards packets between its interfaces.
     pub(crate) router: bool,
 }
@@ -28,6 +32,9 @@ impl HostSettings<'_> {
             let settings = [
                 ("net.ipv4.tcp_rmem", self.tcp_rmem),
                 ("net.ipv4.tcp_wmem", self.tcp_wmem),
+                // 2: when asked.
+                ("net.ipv4.tcp_ecn", if self.ecn { "1" } else { "2" }),
+                ("net.ipv4.tcp_sack", if self.sack { "1" } else { "0" }),
                 ("net.ipv4.ip_forward", forward),
                 ("net.ipv6.conf.all.forwarding", forward),
                 ("net.ipv4.conf.all.rp_filter", "0"),
@@ -43,9 +50,8 @@ impl HostSettings<'_> {
 }
 
 /// Linux's defaults, but for the metrics cache, through which one run would teach the next.
-const PINNED: [(&str, &str); 13] = [
+const PINNED: [(&str, &str); 11] = [
     ("net.ipv4.tcp_no_metrics_save", "1"),
-    ("net.ipv4.tcp_sack", "1"),
     ("net.ipv4.tcp_dsack", "1"),
     ("net.ipv4.tcp_timestamps", "1"),
     ("net.ipv4.tcp_window_scaling", "1"),
@@ -54,7 +60,6 @@ const PINNED: [(&str, &str); 13] = [
     ("net.ipv4.tcp_reordering", "3"),
     ("net.ipv4.tcp_moderate_rcvbuf", "1"),
     ("net.ipv4.tcp_slow_start_after_idle", "1"),
-    ("net.ipv4.tcp_ecn", "2"),
     ("net.ipv4.tcp_adv_win_scale", "1"),
     ("net.ipv4.tcp_limit_output_bytes", "4194304"),
 ];

@@ -1,6 +1,6 @@
 //! The TCP legs of a run, as the kernels of the three hosts know them.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -65,7 +65,8 @@ impl Watch {
     }
 }
 
-const MOMENT: Duration = Duration::from_millis(500);
+/// Longer than a FIN takes that was lost.
+const MOMENT: Duration = Duration::from_secs(5);
 
 /// Refuses a run in which a proxy let the connection pass, which would be measured as if there
 /// were none, or one was split that should not be.
@@ -86,7 +87,10 @@ fn hosts(topology: &Topology) -> [(&'static str, &Netns); 3] {
 
 /// `None` for sockets that are not the traffic's.
 fn record(host: &str, socket: &TcpSocket, variant: Variant) -> Option<LegRecord> {
-    if socket.local.port() != SERVICE_PORT && socket.remote.port() != SERVICE_PORT {
+    let is_service = |end: &SocketAddr| end.port() == SERVICE_PORT;
+    // A listener has no remote end, and a server that connects to itself to stop is none of the traffic.
+    let leads_elsewhere = socket.remote.port() != 0 && socket.local.ip() != socket.remote.ip();
+    if !leads_elsewhere || !(is_service(&socket.local) || is_service(&socket.remote)) {
         return None;
     }
     let leg = match (variant, host) {

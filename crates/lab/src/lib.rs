@@ -12,6 +12,7 @@ mod host;
 mod legs;
 mod links;
 pub mod machine;
+mod pages;
 pub mod proxy;
 pub mod results;
 pub mod run;

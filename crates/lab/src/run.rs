@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
@@ -11,15 +12,19 @@ use midspan_path::Traces;
 use midspan_scenario::record::{
     self, LegRecord, Measurement, Outcome, Record, SCHEMA, TransferRecord, Variant,
 };
-use midspan_scenario::{Cell, Direction, Scenario, Workload};
+use midspan_scenario::{Cell, Cross, Direction, Objects, Place, Scenario, Workload};
 use midspan_sys::sockdiag::TcpSocket;
+use midspan_units::ByteSize;
 
 use crate::assist::NetAssist;
 use crate::legs;
 use crate::links::{self, LinkReports};
+use crate::pages::{self, Observer};
 use crate::proxy::Proxy;
 use crate::topology::{ShortestRtts, Topology};
-use crate::traffic::{BulkPlan, BulkResult, Ends, SERVICE_PORT, TransferPlan};
+use crate::traffic::{
+    BulkPlan, BulkResult, CrossTraffic, Ends, PagePlan, SERVICE_PORT, TransferPlan,
+};
 
 /// What every run of a scenario shares.
 #[derive(Debug)]
@@ -89,6 +94,16 @@ impl Runner<'_> {
                 };
                 run_transfers(&plan, ends, &topology, variant)
             }
+            Workload::Page(page) => {
+                let sizes = page.objects.iter().flat_map(Objects::sizes);
+                let plan = PagePlan {
+                    document: page.document.as_bytes(),
+                    objects: sizes.map(ByteSize::as_bytes).collect(),
+                    count: page.count as usize,
+                    deadline: Instant::now() + Duration::from(page.limit),
+                };
+                run_pages(&plan, &page.cross, ends, &topology, variant)
+            }
         };
         // A proxy that died explains what its connections say less clearly.
         if let Some(proxy) = &mut proxy {
@@ -142,6 +157,7 @@ fn run_bulk(
         sender_retransmits: grown(|socket| socket.info.total_retrans.into()),
         flows_bps,
         transfers: Vec::new(),
+        pages: Vec::new(),
         legs,
         links: links::records(&reports),
         feedback: None,
@@ -166,6 +182,49 @@ fn run_transfers(
         sender_retransmits: sender_retransmits(&legs, plan.upload),
         flows_bps: Vec::new(),
         transfers,
+        pages: Vec::new(),
+        legs,
+        links: links::records(&reports),
+    };
+    Ok((measurement, reports))
+}
+
+/// How long cross traffic runs before the first page: it is in congestion avoidance by then.
+const CROSS_WARMUP: Duration = Duration::from_secs(3);
+
+fn run_pages(
+    plan: &PagePlan,
+    cross: &Cross,
+    ends: Ends<'_>,
+    topology: &Topology,
+    variant: Variant,
+) -> Result<(Measurement, LinkReports)> {
+    let server = topology.service(Place::Server);
+    let control = cross.congestion_control.as_deref();
+    let traffic = CrossTraffic::start(cross.flows, control, server, &topology.mec)?;
+    if cross.flows > 0 {
+        thread::sleep(CROSS_WARMUP);
+        topology.restart_statistics();
+    }
+    let watch = legs::Watch::start(topology)?;
+    let mut observer = Observer::new(topology, ends.server);
+    let results = plan.run(ends, |page, after| observer.look(page, after))?;
+    let reports = topology.reports();
+    let connections: usize = results.iter().map(|page| page.connections).sum();
+    let legs = watch.finish(variant, connections)?;
+    drop(traffic);
+    let sent = legs.iter().filter(|leg| leg.host != "ue" && leg.bytes_acked > 0).count();
+    ensure!(sent >= connections, "{sent} of the server's {connections} connections ended in time");
+    let transfers: Vec<TransferRecord> =
+        results.iter().map(|page| pages::transfer(plan, page)).collect();
+    let measurement = Measurement {
+        goodput_bps: 0.0,
+        acknowledged_bps: 0.0,
+        measured_s: transfers.iter().map(|transfer| transfer.closed_s).sum(),
+        sender_retransmits: sender_retransmits(&legs, false),
+        flows_bps: Vec::new(),
+        transfers,
+        pages: observer.records(&results),
         legs,
         links: links::records(&reports),
         feedback: None,

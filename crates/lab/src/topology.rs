@@ -184,6 +184,8 @@ fn apply(netns: &Netns, host: &Host, router: bool) -> Result<()> {
     let settings = HostSettings {
         tcp_rmem: &host.buffers.rmem.to_string(),
         tcp_wmem: &host.buffers.wmem.to_string(),
+        ecn: host.ecn,
+        sack: host.sack,
         router,
     };
     Ok(settings.apply(netns)?)

@@ -38,7 +38,7 @@ impl Metric {
         if has_radio_queue(scenario) {
             metrics.extend([Metric::Queueing, Metric::Queueing95]);
         }
-        if has(|workload| matches!(workload, Workload::Transfer(_))) {
+        if has(|workload| matches!(workload, Workload::Transfer(_) | Workload::Page(_))) {
             metrics.extend([Metric::Received, Metric::Closed, Metric::Acknowledged]);
         }
         metrics

@@ -29,5 +29,7 @@ pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};
 pub use relay::{Leg, Relay};
 pub use scenario::{Axis, Cell, Reported, Scenario, Skip};
-pub use spec::{Bulk, CellSpec, Direction, Path, Place, Service, Transfer, Workload};
+pub use spec::{
+    Bulk, CellSpec, Cross, Direction, Objects, Page, Path, Place, Service, Transfer, Workload,
+};
 pub use stats::Stats;

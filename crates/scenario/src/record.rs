@@ -188,8 +188,11 @@ pub struct Measurement {
     pub sender_retransmits: u64,
     /// Goodput of each flow, bit/s, in the order of their starts. Empty on transfers.
     pub flows_bps: Vec<f64>,
-    /// One entry for each transfer of a given size, in order. Empty on bulk workloads.
+    /// One entry for each transfer of a given size, or page, in order. Empty on bulk workloads.
     pub transfers: Vec<TransferRecord>,
+    /// More about each page, in order. Empty on other workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pages: Vec<PageRecord>,
     /// Every TCP leg, as the kernel's TCP_INFO had it at the end of the measured time.
     pub legs: Vec<LegRecord>,
     /// What the emulated links did.
@@ -228,6 +231,34 @@ pub struct TransferRecord {
     pub closed_s: f64,
     /// The receiving application had read the last byte: the honest end-to-end time.
     pub received_s: f64,
+}
+
+/// One page, as the client fetched it. Times in seconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PageRecord {
+    /// From the client's start until it had the document.
+    pub document_s: f64,
+    /// For each object, from its request until the client had it, in order.
+    pub objects_s: Vec<f64>,
+    /// The path and the sender, every tenth of a second while the page was fetched.
+    pub samples: Vec<PageSample>,
+}
+
+/// One look at a path while a page is fetched. Counts are since the page began.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct PageSample {
+    /// Seconds since the page began.
+    pub at_s: f64,
+    /// The rate that the sender's congestion control allows, in bits of payload per second; absent
+    /// where it sets none, or before there is a connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<f64>,
+    /// Packets to the UE that a policer of the access link has dropped.
+    pub policed: u64,
+    /// Packets to the UE that were lost on the air.
+    pub radio_lost: u64,
+    /// Acknowledgements that a base station has marked.
+    pub marked: u64,
 }
 
 /// Where a TCP socket stood: which host, and which leg it was the sender of.
@@ -402,6 +433,7 @@ mod tests {
                 sender_retransmits: 5,
                 flows_bps: vec![5.25e8],
                 transfers: vec![transfer],
+                pages: Vec::new(),
                 legs: vec![leg],
                 links: vec![link],
                 feedback: Some(FeedbackRecord { used: 9, ..FeedbackRecord::default() }),

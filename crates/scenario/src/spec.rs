@@ -47,6 +47,8 @@ pub enum Workload {
     Bulk(Bulk),
     /// Transfers of a given size, each on a connection of its own, one after the other.
     Transfer(Transfer),
+    /// Web pages over HTTP.
+    Page(Page),
 }
 
 impl Workload {
@@ -55,6 +57,7 @@ impl Workload {
         match self {
             Workload::Bulk(bulk) => bulk.direction,
             Workload::Transfer(transfer) => transfer.direction,
+            Workload::Page(_) => Direction::Download,
         }
     }
 }
@@ -89,6 +92,64 @@ pub struct Transfer {
     /// A run that is not through by then has failed.
     #[serde(default = "ten_minutes")]
     pub limit: Span,
+}
+
+/// Web pages, one after the other, each on a connection of its own: the document first and then its
+/// objects one by one, over HTTP/1.1. While they are fetched other connections may cross the wide area.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Page {
+    /// Size of the document; at least 1.
+    pub document: ByteSize,
+    /// The objects that it names.
+    #[serde(default)]
+    pub objects: Vec<Objects>,
+    /// Pages in a run; at least 1.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// A run that is not through by then has failed.
+    #[serde(default = "ten_minutes")]
+    pub limit: Span,
+    /// What crosses the wide area meanwhile.
+    #[serde(default)]
+    pub cross: Cross,
+}
+
+/// Objects of a page whose sizes are spread evenly over a range, so that every run fetches the same page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Objects {
+    /// How many.
+    pub count: u32,
+    /// The least size; at least 1.
+    pub least: ByteSize,
+    /// The greatest size.
+    pub most: ByteSize,
+}
+
+impl Objects {
+    /// The size of each, rising.
+    pub fn sizes(&self) -> impl Iterator<Item = ByteSize> {
+        let (least, most) = (self.least.as_bytes(), self.most.as_bytes());
+        let steps = u128::from(self.count.saturating_sub(1).max(1));
+        (0..self.count).map(move |number| {
+            let offset = u128::from(most - least) * u128::from(number) / steps;
+            ByteSize::from_bytes(least + offset as u64)
+        })
+    }
+}
+
+/// Connections over which the server's host sends to the MEC's as fast as it can: they share the wide
+/// area with the pages, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cross {
+    /// How many. Default none.
+    #[serde(default)]
+    pub flows: u32,
+    /// Their congestion control. Default: the server's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
 }
 
 /// Who sends the data.

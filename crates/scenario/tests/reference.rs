@@ -81,6 +81,7 @@ fn record(scenario: &Scenario, variant: Variant, acknowledged_bps: f64) -> Recor
             sender_retransmits: 25,
             flows_bps: vec![acknowledged_bps],
             transfers: Vec::new(),
+            pages: Vec::new(),
             legs: Vec::new(),
             links: Vec::new(),
             feedback: None,

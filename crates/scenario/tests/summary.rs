@@ -57,6 +57,7 @@ fn measured(goodput_bps: f64, transfers: Vec<TransferRecord>) -> Outcome {
         sender_retransmits: 7,
         flows_bps: vec![goodput_bps],
         transfers,
+        pages: Vec::new(),
         legs: Vec::new(),
         links: Vec::new(),
         feedback: None,

@@ -31,6 +31,9 @@ pub enum Error {
     /// NetAssist without a radio link to tell of.
     #[error("feedback needs a trace on the access link, which is not there")]
     NoRadio,
+    /// Something else of which there is no model.
+    #[error("{0} is not simulated; run it live")]
+    NotModelled(&'static str),
     /// A connection did not open, or broke.
     #[error("{what} {number}: {why}")]
     Connection {
@@ -77,6 +80,7 @@ pub fn run(
     let measurement = match &spec.workload {
         Workload::Bulk(bulk) => run.bulk(bulk)?,
         Workload::Transfer(transfer) => run.transfers(transfer)?,
+        Workload::Page(_) => return Err(Error::NotModelled("a web page")),
     };
     let work = Work { simulated: run.world.now.since(Time::ZERO), events: run.world.events };
     Ok((measurement, work))
@@ -186,6 +190,7 @@ impl Run<'_> {
             sender_retransmits: pairs().map(|(a, b)| a.retransmits - b.retransmits).sum(),
             flows_bps,
             transfers: Vec::new(),
+            pages: Vec::new(),
             legs: measure::legs(&self.world, self.variant),
             links: measure::links(&links_before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),
@@ -262,6 +267,7 @@ impl Run<'_> {
             sender_retransmits: of_sender.map(|leg| u64::from(leg.retransmits)).sum(),
             flows_bps: Vec::new(),
             transfers: records,
+            pages: Vec::new(),
             legs,
             links: measure::links(&before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),

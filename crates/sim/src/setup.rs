@@ -2,7 +2,7 @@
 
 use midspan_cc::Control;
 use midspan_scenario::{Host as HostSpec, Leg, TcpMemory};
-use midspan_tcp::{Config, Memory};
+use midspan_tcp::{Config, EcnMode, Memory};
 use midspan_units::ByteSize;
 
 use crate::run::Error;
@@ -20,12 +20,16 @@ pub(crate) const RELAY_BUFFER: u64 = 1 << 20;
 
 /// A socket of `host`, as its kernel sets it up.
 pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
+    if !spec.sack {
+        return Err(Error::NotModelled("a host without selective acknowledgements"));
+    }
     let memory = |memory: TcpMemory| Memory { initial: memory.initial, max: memory.max };
     Ok(Setup {
         host,
         config: Config {
             tcp_rmem: memory(spec.buffers.rmem),
             tcp_wmem: memory(spec.buffers.wmem),
+            tcp_ecn: if spec.ecn { EcnMode::Active } else { EcnMode::Passive },
             ..Config::default()
         },
         control: control(&spec.congestion_control)?,

@@ -3,6 +3,8 @@
 //! Both ends are threads of this process, so that their times come from one clock.
 
 mod bulk;
+mod cross;
+mod page;
 mod transfer;
 
 use std::io;
@@ -13,6 +15,8 @@ use midspan_sys::netns::Netns;
 use socket2::{Domain, Socket, Type};
 
 pub use bulk::{BulkPlan, BulkResult, Snapshot};
+pub(crate) use cross::CrossTraffic;
+pub use page::{PagePlan, PageResult};
 pub use transfer::TransferPlan;
 
 /// Where the service listens.
@@ -36,14 +40,20 @@ pub struct Ends<'a> {
 }
 
 impl Ends<'_> {
-    /// Starts listening at the server's end.
+    /// Starts listening at the server's end, for accepts that do not wait.
     fn listen(&self) -> io::Result<TcpListener> {
+        let listener = self.listen_patiently()?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    }
+
+    /// Starts listening at the server's end.
+    fn listen_patiently(&self) -> io::Result<TcpListener> {
         self.server.run(|| {
             let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None)?;
             socket.set_reuse_address(true)?;
             socket.bind(&self.address.into())?;
             socket.listen(1024)?;
-            socket.set_nonblocking(true)?;
             Ok(socket.into())
         })?
     }

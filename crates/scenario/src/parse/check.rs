@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::source::{Place, Source};
 use crate::record::Variant;
-use crate::{CellSpec, Direction, Error, Host, Leg, Place as Station, Workload};
+use crate::{CellSpec, Direction, Error, Host, Leg, Objects, Page, Place as Station, Workload};
 
 /// Checks a cell that was read from `sections`, in which the places are looked up.
 pub(crate) fn spec(
@@ -96,8 +96,41 @@ fn workload(workload: &Workload) -> Option<Problem> {
         Workload::Transfer(transfer) if transfer.limit == Span::ZERO => {
             problem(&["workload", "transfer", "limit"], "nothing is done in no time; try `10 min`")
         }
+        Workload::Page(spec) => page(spec),
         Workload::Bulk(_) | Workload::Transfer(_) => None,
     }
+}
+
+/// Objects of one page, each with its own record.
+const MOST_OBJECTS: u32 = 1000;
+/// Pages of one run.
+const MOST_PAGES: u32 = 1000;
+
+fn page(page: &Page) -> Option<Problem> {
+    let objects: u64 = page.objects.iter().map(|some| u64::from(some.count)).sum();
+    let sizes_are_right = |objects: &Objects| {
+        objects.least > ByteSize::from_bytes(0) && objects.least <= objects.most
+    };
+    let key = |key: &'static str| vec![Step::Key("workload"), Step::Key("page"), Step::Key(key)];
+    let (at, what) = if page.document == ByteSize::from_bytes(0) {
+        (key("document"), "an empty document has no time; at least `1 B`".to_owned())
+    } else if objects > u64::from(MOST_OBJECTS) {
+        (key("objects"), format!("a page of {objects} objects; at most {MOST_OBJECTS} are fetched"))
+    } else if let Some(index) = page.objects.iter().position(|some| !sizes_are_right(some)) {
+        let at = [key("objects"), vec![Step::Index(index)]].concat();
+        (at, "sizes are from `least`, at least `1 B`, to `most`".to_owned())
+    } else if !(1..=MOST_PAGES).contains(&page.count) {
+        (key("count"), format!("{} pages cannot be run; from 1 to {MOST_PAGES} can", page.count))
+    } else if page.limit == Span::ZERO {
+        (key("limit"), "nothing is done in no time; try `10 min`".to_owned())
+    } else if page.cross.flows > MOST_FLOWS {
+        let at = [key("cross"), vec![Step::Key("flows")]].concat();
+        (at, format!("{} flows cannot be run; up to {MOST_FLOWS} can", page.cross.flows))
+    } else {
+        let keys = ["workload", "page", "cross", "congestion_control"];
+        return page.cross.congestion_control.as_deref().and_then(|name| control(&keys, name));
+    };
+    Some(Problem { at, what })
 }
 
 fn link(name: &'static str, link: &LinkSpec) -> Option<Problem> {
