@@ -61,7 +61,8 @@ pub struct Unknown {
 /// 4. [`on_reduced`](Control::on_reduced) when PRR is over (with [`Kind::Window`] the stack has set the
 ///    window to the threshold), [`on_undo`](Control::on_undo) when a reduction proves wrong, and
 ///    [`set_state`](Control::set_state) for every other change of state;
-/// 5. [`on_transmit_start`](Control::on_transmit_start) or [`on_restart`](Control::on_restart) when
+/// 5. [`on_alarm`](Control::on_alarm) before all that with an acknowledgement that bears the mark;
+/// 6. [`on_transmit_start`](Control::on_transmit_start) or [`on_restart`](Control::on_restart) when
 ///    sending begins again after a pause.
 #[derive(Clone)]
 pub struct Control {
@@ -171,6 +172,14 @@ impl Control {
         if self.kind() == Kind::Rate || !reducing {
             self.algorithm.advance(&mut self.state, &mut self.cc, &sample);
         }
+    }
+
+    /// An acknowledgement that a base station has marked (TCP-ME's wireless loss alarm), and the
+    /// receiver with ECN-Echo if `ece`. Before anything is made of it, as it may tell of a loss.
+    pub fn on_alarm(&mut self, connection: &Connection, ece: bool) {
+        let sample = ffi::Sample::from(&Sample { wla: true, ece, ..Sample::default() });
+        connection.write_to(&mut self.cc);
+        self.algorithm.measure(&mut self.state, &mut self.cc, &sample);
     }
 
     /// A reduction begins: `state` is [`State::Recovery`], [`State::Cwr`] or [`State::Loss`]. Sets

@@ -4,6 +4,7 @@ use std::io;
 
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
+use midspan_units::Span;
 
 /// A host's TCP settings.
 #[derive(Debug, Clone)]
@@ -16,6 +17,8 @@ pub(crate) struct HostSettings<'a> {
     pub(crate) ecn: bool,
     /// Whether it has selective acknowledgements.
     pub(crate) sack: bool,
+    /// Least retransmission timeout, if not Linux's.
+    pub(crate) rto_min: Option<Span>,
     /// Whether it forwards packets between its interfaces.
     pub(crate) router: bool,
 }
@@ -44,7 +47,12 @@ impl HostSettings<'_> {
             for (name, value) in settings.into_iter().chain(PINNED) {
                 sysctl::set(name, value)?;
             }
-            Ok(())
+            match self.rto_min {
+                Some(least) => {
+                    sysctl::set("net.ipv4.tcp_rto_min_us", &least.as_micros().to_string())
+                }
+                None => Ok(()),
+            }
         })?
     }
 }

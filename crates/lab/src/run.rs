@@ -185,6 +185,7 @@ fn run_transfers(
         pages: Vec::new(),
         legs,
         links: links::records(&reports),
+        feedback: None,
     };
     Ok((measurement, reports))
 }

@@ -186,6 +186,7 @@ fn apply(netns: &Netns, host: &Host, router: bool) -> Result<()> {
         tcp_wmem: &host.buffers.wmem.to_string(),
         ecn: host.ecn,
         sack: host.sack,
+        rto_min: host.rto_min,
         router,
     };
     Ok(settings.apply(netns)?)

@@ -7,6 +7,8 @@ pub(crate) enum Quantity {
     Rate,
     /// Seconds, each written in the unit that suits it.
     Duration,
+    /// How many, on the mean.
+    Count,
 }
 
 impl Quantity {
@@ -24,7 +26,7 @@ impl Quantity {
 
     /// The number and its unit.
     pub(crate) fn with_unit(self, value: f64) -> String {
-        format!("{} {}", self.digits(value), self.unit_of(value))
+        format!("{} {}", self.digits(value), self.unit_of(value)).trim_end().to_owned()
     }
 
     /// The unit in which `value` is written.
@@ -32,6 +34,7 @@ impl Quantity {
         match self {
             Quantity::Rate => "Mbit/s",
             Quantity::Duration => duration_unit(value).0,
+            Quantity::Count => "",
         }
     }
 
@@ -39,6 +42,7 @@ impl Quantity {
     pub(crate) fn tick(self, value: f64) -> String {
         match self {
             Quantity::Rate => shortest(value / 1e6),
+            Quantity::Count => shortest(value),
             Quantity::Duration => {
                 let (unit, scale) = duration_unit(value * 1.000_001);
                 format!("{} {unit}", shortest(value / scale))
@@ -50,7 +54,7 @@ impl Quantity {
     pub(crate) fn axis_unit(self) -> &'static str {
         match self {
             Quantity::Rate => ", Mbit/s",
-            Quantity::Duration => "",
+            Quantity::Duration | Quantity::Count => "",
         }
     }
 
@@ -58,6 +62,7 @@ impl Quantity {
         match self {
             Quantity::Rate => 1e6,
             Quantity::Duration => duration_unit(value).1,
+            Quantity::Count => 1.0,
         }
     }
 }

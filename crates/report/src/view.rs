@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use midspan_scenario::record::{Measurement, Record, Variant};
+use midspan_scenario::record::{Measurement, PageRecord, Record, Variant};
 use midspan_scenario::summary::{CellSummary, Counts, Gain, Summary, VariantSummary, Verdict};
 use midspan_scenario::{Direction, Scenario, Stats, Workload};
 
@@ -23,6 +23,14 @@ pub(crate) enum Metric {
     Closed,
     /// Until the sender's last byte was acknowledged.
     Acknowledged,
+    /// Until a web page's object was there.
+    Object,
+    /// What a web page's sender was allowed to send.
+    SendingRate,
+    /// Packets of a web page that a policer dropped.
+    Policed,
+    /// Segments of a web page that its sender's TCP sent again.
+    Retransmitted,
 }
 
 impl Metric {
@@ -38,8 +46,12 @@ impl Metric {
         if has_radio_queue(scenario) {
             metrics.extend([Metric::Queueing, Metric::Queueing95]);
         }
-        if has(|workload| matches!(workload, Workload::Transfer(_) | Workload::Page(_))) {
+        if has(|workload| matches!(workload, Workload::Transfer(_))) {
             metrics.extend([Metric::Received, Metric::Closed, Metric::Acknowledged]);
+        }
+        if has(|workload| matches!(workload, Workload::Page(_))) {
+            metrics.extend([Metric::Received, Metric::Object, Metric::SendingRate]);
+            metrics.extend([Metric::Policed, Metric::Retransmitted]);
         }
         metrics
     }
@@ -51,12 +63,14 @@ impl Metric {
 
     pub(crate) fn quantity(self) -> Quantity {
         match self {
-            Metric::Goodput => Quantity::Rate,
+            Metric::Goodput | Metric::SendingRate => Quantity::Rate,
+            Metric::Policed | Metric::Retransmitted => Quantity::Count,
             Metric::Queueing
             | Metric::Queueing95
             | Metric::Received
             | Metric::Closed
-            | Metric::Acknowledged => Quantity::Duration,
+            | Metric::Acknowledged
+            | Metric::Object => Quantity::Duration,
         }
     }
 
@@ -69,6 +83,10 @@ impl Metric {
             Metric::Received => "Time to last byte received",
             Metric::Closed => "Time to orderly close",
             Metric::Acknowledged => "Time to last byte acknowledged",
+            Metric::Object => "Time to an object of a page",
+            Metric::SendingRate => "Sending rate, median",
+            Metric::Policed => "Packets dropped by the policer",
+            Metric::Retransmitted => "Segments retransmitted by the server",
         }
     }
 
@@ -95,6 +113,16 @@ impl Metric {
                 "From the call of connect until the sender's TCP had its last byte acknowledged. \
                  A proxy acknowledges before the far application has anything."
             }
+            Metric::Object => {
+                "From the request of an object that the page's document names until the client had it, \
+                 over all objects."
+            }
+            Metric::SendingRate => {
+                "The median over a page's time of the rate that the sender's congestion control allowed, \
+                 in bits of payload. Controls that set none have none."
+            }
+            Metric::Policed => "Packets to the UE that a policer dropped while a page was fetched.",
+            Metric::Retransmitted => "Over a run's pages, by TCP_INFO of the server's connections.",
         }
     }
 
@@ -103,7 +131,14 @@ impl Metric {
     pub(crate) fn gain(self, summary: &VariantSummary) -> Option<Gain> {
         match self {
             Metric::Goodput | Metric::Received => summary.gain,
-            Metric::Queueing | Metric::Queueing95 | Metric::Closed | Metric::Acknowledged => None,
+            Metric::Queueing
+            | Metric::Queueing95
+            | Metric::Closed
+            | Metric::Acknowledged
+            | Metric::Object
+            | Metric::SendingRate
+            | Metric::Policed
+            | Metric::Retransmitted => None,
         }
     }
 
@@ -115,6 +150,10 @@ impl Metric {
             Metric::Received => Some(summary.transfers?.received_s),
             Metric::Closed => Some(summary.transfers?.closed_s),
             Metric::Acknowledged => Some(summary.transfers?.acknowledged_s),
+            Metric::Object => summary.pages?.object_s,
+            Metric::SendingRate => summary.pages?.rate_bps,
+            Metric::Policed => Some(summary.pages?.policed),
+            Metric::Retransmitted => summary.pages.and(summary.sender_retransmits),
         }
     }
 
@@ -134,6 +173,13 @@ impl Metric {
             Metric::Received => times(|transfer| transfer.received_s),
             Metric::Closed => times(|transfer| transfer.closed_s),
             Metric::Acknowledged => times(|transfer| transfer.acknowledged_s),
+            Metric::Object => run.pages.iter().flat_map(|page| page.objects_s.clone()).collect(),
+            Metric::SendingRate => {
+                run.pages.iter().filter_map(PageRecord::median_rate_bps).collect()
+            }
+            Metric::Policed => run.pages.iter().map(|page| page.policed() as f64).collect(),
+            Metric::Retransmitted if run.pages.is_empty() => Vec::new(),
+            Metric::Retransmitted => vec![run.sender_retransmits as f64],
         }
     }
 }

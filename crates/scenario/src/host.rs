@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use midspan_units::Span;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -40,11 +41,20 @@ pub struct Host {
     /// Whether it has selective acknowledgements (`net.ipv4.tcp_sack`). Default true.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub sack: bool,
+    /// Least retransmission timeout (`net.ipv4.tcp_rto_min_us`, Linux 6.11). Default: Linux's 200 ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rto_min: Option<Span>,
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Host { congestion_control: cubic(), buffers: Buffers::DEFAULT, ecn: false, sack: true }
+        Host {
+            congestion_control: cubic(),
+            buffers: Buffers::DEFAULT,
+            ecn: false,
+            sack: true,
+            rto_min: None,
+        }
     }
 }
 

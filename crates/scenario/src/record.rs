@@ -244,6 +244,24 @@ pub struct PageRecord {
     pub samples: Vec<PageSample>,
 }
 
+impl PageRecord {
+    /// The median over the page's time of the rate that the sender's control allowed; none where it sets
+    /// none.
+    pub fn median_rate_bps(&self) -> Option<f64> {
+        let mut rates: Vec<f64> =
+            self.samples.iter().filter_map(|sample| sample.rate_bps).collect();
+        rates.sort_by(f64::total_cmp);
+        let middle = rates.len() / 2;
+        let above = *rates.get(middle)?;
+        Some(if rates.len() % 2 == 1 { above } else { (rates[middle - 1] + above) / 2.0 })
+    }
+
+    /// Packets to the UE that a policer dropped while the page was fetched.
+    pub fn policed(&self) -> u64 {
+        self.samples.last().map_or(0, |sample| sample.policed)
+    }
+}
+
 /// One look at a path while a page is fetched. Counts are since the page began.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PageSample {
@@ -476,6 +494,28 @@ mod tests {
                 + r#""seed":18446744073709551615,"started_unix_ms":1700000000000,"#
                 + r#""outcome":"failed","reason":"the relay did not start"}"#
         );
+    }
+
+    #[test]
+    fn a_pages_median_rate_is_over_the_samples_that_have_one() {
+        let page = |rates: &[Option<f64>]| PageRecord {
+            document_s: 1.0,
+            objects_s: Vec::new(),
+            samples: rates
+                .iter()
+                .map(|&rate_bps| PageSample {
+                    at_s: 0.0,
+                    rate_bps,
+                    policed: 2,
+                    radio_lost: 0,
+                    marked: 0,
+                })
+                .collect(),
+        };
+        assert_eq!(page(&[Some(3.0), None, Some(1.0), Some(2.0)]).median_rate_bps(), Some(2.0));
+        assert_eq!(page(&[Some(3.0), Some(1.0)]).median_rate_bps(), Some(2.0));
+        assert_eq!(page(&[None]).median_rate_bps(), None);
+        assert_eq!((page(&[None]).policed(), page(&[]).policed()), (2, 0));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::record::{Backend, DelayRecord, Measurement, Outcome, Record, Variant};
+use crate::record::{Backend, DelayRecord, Measurement, Outcome, PageRecord, Record, Variant};
 use crate::{Comparison, Direction, Reported, Scenario, Stats};
 
 /// What the runs of one scenario on one backend came to.
@@ -62,6 +62,9 @@ pub struct VariantSummary {
     pub queueing: Option<Queueing>,
     /// Times over all transfers of all runs; none on bulk workloads.
     pub transfers: Option<TransferSummary>,
+    /// More about pages; none on other workloads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<PageSummary>,
     /// How much better than no proxy; none for [`Variant::None`] itself and where no repetition
     /// has both.
     pub gain: Option<Gain>,
@@ -94,6 +97,19 @@ pub struct TransferSummary {
     pub closed_s: Stats,
     /// Until the receiving application had the last byte.
     pub received_s: Stats,
+}
+
+/// Web pages, whose response time is [`TransferSummary::received_s`]. Over all pages of all runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PageSummary {
+    /// Until an object was there that the document names, in seconds, from its request. Over all
+    /// objects; none if documents name none.
+    pub object_s: Option<Stats>,
+    /// Packets of a page that a policer dropped.
+    pub policed: Stats,
+    /// The median rate that the sender's control allowed, in bits of payload per second; none where it
+    /// sets none.
+    pub rate_bps: Option<Stats>,
 }
 
 /// A factor over [`Variant::None`]: of goodput on bulk workloads, of speed on transfers (mean
@@ -257,6 +273,7 @@ impl VariantSummary {
             sender_retransmits: Stats::of(&retransmits),
             queueing: Queueing::of(&measured, direction),
             transfers: TransferSummary::of(&measured),
+            pages: PageSummary::of(&measured),
             gain: if variant == Variant::None { None } else { Gain::of(runs, none) },
             reported: Vec::new(),
         }
@@ -294,6 +311,18 @@ impl TransferSummary {
             acknowledged_s: over(|transfer| transfer.acknowledged_s)?,
             closed_s: over(|transfer| transfer.closed_s)?,
             received_s: over(|transfer| transfer.received_s)?,
+        })
+    }
+}
+
+impl PageSummary {
+    fn of(measured: &[&Measurement]) -> Option<PageSummary> {
+        let pages = || measured.iter().flat_map(|measurement| &measurement.pages);
+        let over = |values: Vec<f64>| Stats::of(&values);
+        Some(PageSummary {
+            object_s: over(pages().flat_map(|page| page.objects_s.iter().copied()).collect()),
+            policed: over(pages().map(|page| page.policed() as f64).collect())?,
+            rate_bps: over(pages().filter_map(PageRecord::median_rate_bps).collect()),
         })
     }
 }

@@ -72,7 +72,7 @@ pub fn run(
     let links = [spec.path.access.clone(), spec.path.wide.clone()];
     let flows = match &spec.workload {
         Workload::Bulk(bulk) => bulk.flows,
-        Workload::Transfer(_) => 1,
+        Workload::Transfer(_) | Workload::Page(_) => 1,
     };
     let assist = NetAssist::new(spec, traces, flows)?;
     let world = World::new(Path::new(&links, traces, seed)?);

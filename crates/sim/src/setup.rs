@@ -29,6 +29,7 @@ pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
         config: Config {
             tcp_rmem: memory(spec.buffers.rmem),
             tcp_wmem: memory(spec.buffers.wmem),
+            rto_min: spec.rto_min.unwrap_or(Config::default().rto_min),
             tcp_ecn: if spec.ecn { EcnMode::Active } else { EcnMode::Passive },
             ..Config::default()
         },

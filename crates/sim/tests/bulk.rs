@@ -122,3 +122,42 @@ fn what_cannot_be_simulated_is_refused() {
     assert_eq!(refusal("cubic", Variant::Haproxy), "haproxy is not simulated; run it live");
     assert!(refusal("cubik", Variant::None).contains("no congestion control is called `cubik`"));
 }
+
+/// A base station's marks reach the simulated TCP-ME, whose rate comes to more than the radio's: then there is
+/// a queue, and with it the alarm.
+#[test]
+fn tcp_me_hears_a_base_station() {
+    let goodput = |up: &str| {
+        let text = format!(
+            r#"
+            name = "test"
+            title = "Test"
+            seed = 1
+            variants = ["none"]
+            [path.access]
+            up = [{up} {{ delay = "10 ms" }}]
+            down = [
+                {{ loss = {{ share = "2 %" }} }},
+                {{ radio = {{ rate = "500 kbit/s", modulation = "qpsk 1/2", channel = {{
+                   frequency = "2.5 GHz", bandwidth = "5 MHz", distance = "1 km", power = "70 dBm" }} }} }},
+                {{ delay = "10 ms" }},
+            ]
+            [path.wide]
+            [hosts.server]
+            congestion_control = "ms_me"
+            [workload]
+            kind = "bulk"
+            direction = "download"
+            time = "60 s"
+            warmup = "10 s"
+            "#
+        );
+        let spec = Scenario::parse(&text, "test.toml").unwrap().cells()[0].spec.clone();
+        let run = measure(&spec, Variant::None, 3);
+        (run.goodput_bps, run.links[0].up.marked)
+    };
+    let (unmarked, none) = goodput("");
+    let (marked, some) = goodput("{ wla = { threshold = '1 B' } },");
+    assert_eq!(none, 0);
+    assert!(some > 0 && marked != unmarked, "{some} marks: {marked} and {unmarked} bit/s");
+}

@@ -353,6 +353,8 @@ impl Endpoint {
                 echo: segment.timestamps.1,
                 ece: segment.ece && self.sender.ecn(),
                 with_data: segment.length() > 0,
+                // On data it is a router's, and the receiver's to answer.
+                wla: segment.ce && segment.length() == 0,
             },
         );
     }

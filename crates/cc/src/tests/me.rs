@@ -127,6 +127,19 @@ fn any_of_the_duplicates_may_bear_the_mark() {
     }
 }
 
+/// The acknowledgement that tells of the loss may be the one that bears the mark: it is heard before.
+#[test]
+fn an_alarm_is_heard_before_its_loss() {
+    let mut sender = me();
+    (0..100).for_each(|_| sender.ack());
+    sender.control.on_alarm(&sender.connection, false);
+    sender.reduce(State::Recovery);
+    recovered(&mut sender);
+    let reduced = rate(&sender);
+    sender.ack();
+    assert!(about(rate(&sender), reduced + 2_000), "{reduced}, {}", rate(&sender));
+}
+
 /// S_rec: a loss of what was sent before the last reduction is no reason for another.
 #[test]
 fn the_rate_falls_once_for_what_was_in_flight() {

@@ -20,6 +20,8 @@ pub(crate) struct Acknowledgement<'a> {
     pub(crate) ece: bool,
     /// It came with data, so it is no duplicate acknowledgement.
     pub(crate) with_data: bool,
+    /// A base station has marked it (TCP-ME).
+    pub(crate) wla: bool,
 }
 
 /// What was new in an acknowledgement.
@@ -86,6 +88,10 @@ impl Sender {
         }
         let rtt = self.measure_rtt(now, ack, &news);
         self.end_tail_probe(now, ack.ack, &news, ack.with_data);
+        if ack.wla {
+            let connection = self.connection(now);
+            self.control.on_alarm(&connection, ack.ece);
+        }
         let duplicate = !news.advanced && !ack.with_data && !news.window_update;
         if duplicate || news.sacked || news.dsack || news.ece || self.state != State::Open {
             self.alert(now, ack, before.una, &mut news, duplicate);
