@@ -21,7 +21,12 @@ const COLUMNS: [(&str, Number, Stated); 4] = [
 
 /// Whether there is anything to compare.
 pub(crate) fn any(summary: &Summary) -> bool {
-    summary.comparisons.iter().any(|comparison| comparison.goodput.is_some())
+    compared(summary).next().is_some()
+}
+
+/// The comparisons that have a number.
+fn compared(summary: &Summary) -> impl Iterator<Item = &Comparison> {
+    summary.comparisons.iter().filter(|comparison| comparison.goodput.is_some())
 }
 
 /// In a sentence, above the table.
@@ -33,15 +38,15 @@ pub(crate) fn caption(scenario: &Scenario, summary: &Summary) -> String {
 }
 
 /// The table of `summary`.
-pub(crate) fn grid(scenario: &Scenario, summary: &Summary) -> Grid {
+pub(crate) fn grid(summary: &Summary) -> Grid {
     let mut grid = Grid::default();
-    let several = scenario.variants.len() > 1;
+    let several = several(summary);
     let mut header = vec![Cell::left("against")];
     for (title, ..) in shown(summary) {
         header.extend([Cell::right(title), Cell::empty()]);
     }
     grid.push(header.into_iter().map(|cell| cell.look(Look::Dim)).collect());
-    for comparison in &summary.comparisons {
+    for comparison in compared(summary) {
         let mut row = vec![Cell::left(name(comparison, several))];
         for (_, number, stated) in shown(summary) {
             let factors = number(comparison);
@@ -57,8 +62,8 @@ pub(crate) fn grid(scenario: &Scenario, summary: &Summary) -> Grid {
 }
 
 /// The same on the page.
-pub(crate) fn table(scenario: &Scenario, summary: &Summary) -> Markup {
-    let several = scenario.variants.len() > 1;
+pub(crate) fn table(summary: &Summary) -> Markup {
+    let several = several(summary);
     html! {
         div class="scroll" { table {
             thead {
@@ -70,7 +75,7 @@ pub(crate) fn table(scenario: &Scenario, summary: &Summary) -> Markup {
                     th { "mean" } th { "median" } th { "range" } th { "paper" }
                 } }
             }
-            tbody { @for comparison in &summary.comparisons { tr {
+            tbody { @for comparison in compared(summary) { tr {
                 td class="text" { (name(comparison, several)) }
                 @for (_, number, stated) in shown(summary) {
                     @match number(comparison) {
@@ -94,9 +99,16 @@ pub(crate) fn table(scenario: &Scenario, summary: &Summary) -> Markup {
 
 /// The columns that have a number somewhere.
 fn shown(summary: &Summary) -> impl Iterator<Item = (&'static str, Number, Stated)> {
-    COLUMNS.into_iter().filter(|(_, number, _)| {
-        summary.comparisons.iter().any(|comparison| number(comparison).is_some())
-    })
+    COLUMNS
+        .into_iter()
+        .filter(|(_, number, _)| compared(summary).any(|comparison| number(comparison).is_some()))
+}
+
+/// Whether more than one variant is compared.
+fn several(summary: &Summary) -> bool {
+    let variants: std::collections::BTreeSet<_> =
+        compared(summary).map(|comparison| comparison.variant).collect();
+    variants.len() > 1
 }
 
 fn name(comparison: &Comparison, several: bool) -> String {

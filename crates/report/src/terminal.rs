@@ -44,7 +44,7 @@ pub(crate) fn tables(scenario: &Scenario, summary: &Summary, terminal: Terminal)
         out.push('\n');
         out.push_str(&wrapped(&factors::caption(scenario, summary), terminal.width, 0));
         out.push('\n');
-        out.push_str(&factors::grid(scenario, summary).render(terminal.colour));
+        out.push_str(&factors::grid(summary).render(terminal.colour));
     }
     for trouble in view::troubles(scenario, summary) {
         out.push('\n');

@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // Each test binary uses a part of it.
 
+pub(crate) mod assist;
+
 use std::path::Path;
 use std::process::Command;
 

@@ -148,7 +148,7 @@ fn results(report: &Report<'_>) -> Markup {
         @if factors::any(&report.summary) {
             h2 { "Comparison" }
             p class="caption" { (factors::caption(report.scenario, &report.summary)) }
-            (factors::table(report.scenario, &report.summary))
+            (factors::table(&report.summary))
         }
         @for metric in bulk { (bar_section(report, metric)) }
         @match charts::lines(report.scenario, &report.summary, &times) {

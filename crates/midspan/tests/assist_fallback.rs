@@ -1,0 +1,255 @@
+//! NetAssist from end to end: daemon and agent as processes in namespaces of their own, and NATCP or
+//! NACubic in the running kernel. Takes root in the initial user namespace.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::assist::{DAEMON, Files, Running, Station, certs, identity, wait_for};
+use midspan_assist::agent::FeedbackMap;
+use midspan_assist::now;
+use midspan_ccload::{Algorithm, Controls, Error, Options};
+use midspan_emu::Backend;
+use midspan_lab::topology::{MEC_WIDE, SERVER, Topology, UE};
+use midspan_path::Traces;
+use midspan_scenario::Scenario;
+use midspan_scenario::record::Variant;
+use midspan_sys::sockdiag::tcp_sockets;
+use midspan_units::{Span, Time};
+
+/// Of the agents: the map's entries hold for so long.
+const TIMEOUT: Span = Span::from_millis(400);
+/// Far below what the link carries, so that who goes by it can be told from who does not.
+const TOLD: u64 = 4_000_000;
+/// Some round trips, and the time to look.
+const MOMENT: Span = Span::from_millis(400);
+
+/// A control that only this test has, in a folder of its own.
+struct Loaded {
+    controls: Controls,
+    folder: PathBuf,
+    name: String,
+}
+
+impl Loaded {
+    fn new(algorithm: &str) -> Option<Loaded> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let unique = std::process::id() % 10_000 * 10 + NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = PathBuf::from(format!("/sys/fs/bpf/midspan-assist-{unique}"));
+        let controls = Controls::new(&folder, format!("t{unique}_"));
+        let algorithm = Algorithm::named(algorithm).unwrap();
+        let options = Options { unrestricted: true, ..Options::default() };
+        let name = controls.name_of(algorithm);
+        match controls.load(algorithm, &options) {
+            Ok(_) => Some(Loaded { controls, folder, name }),
+            Err(error @ (Error::NotPermitted | Error::NoBtf | Error::NoBpffs { .. })) => {
+                eprintln!("skipped: {error}");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.controls.unload_all().unwrap();
+    }
+}
+
+/// A UE, an edge and a server that sends to the UE as fast as it may: 20 Mbit/s, 10 ms, 150 KB.
+struct World {
+    files: Files,
+    station: Station,
+    topology: Topology,
+    map: FeedbackMap,
+    loaded: Loaded,
+}
+
+impl World {
+    fn new(algorithm: &str) -> Option<World> {
+        if !common::can_run() {
+            return None;
+        }
+        let loaded = Loaded::new(algorithm)?;
+        let text = format!(
+            r#"
+            name = "assisted"
+            title = "A path for tests"
+            variants = ["none"]
+            [path.access]
+            up = [{{ delay = "4 ms" }}]
+            down = [
+                {{ rate = {{ rate = "20 Mbit/s", queue = {{ bytes = "150 KB" }} }} }},
+                {{ delay = "4 ms" }},
+            ]
+            [path.wide]
+            up = [{{ delay = "1 ms" }}]
+            down = [{{ delay = "1 ms" }}]
+            [hosts.server]
+            congestion_control = "{}"
+            [workload]
+            kind = "bulk"
+            direction = "download"
+            time = "1 s"
+            "#,
+            loaded.name
+        );
+        let spec = Scenario::parse(&text, "assisted").unwrap().cells()[0].spec.clone();
+        let backend = Backend::available();
+        let topology = Topology::build(&spec, Variant::None, &Traces::new(), 7, backend).unwrap();
+        let files = Files::new();
+        let station = Station::start(&files.path("feed"), "\"10.45.1.2\"");
+        let map = FeedbackMap::pinned(&loaded.folder).unwrap();
+        Some(World { files, station, topology, map, loaded })
+    }
+
+    fn daemon(&self) -> Running {
+        let config = self.files.daemon("", &self.files.identity("daemon"));
+        Running::start("serve", &config, Some(&self.topology.mec))
+    }
+
+    fn agent(&self) -> Running {
+        let keys = format!("timeout = \"400 ms\"\npins = {:?}", self.loaded.folder);
+        let config = self.files.agent(&keys, &format!("{}:49460", MEC_WIDE.v4));
+        Running::start("agent", &config, Some(&self.topology.server))
+    }
+
+    /// Lets the server send, until the answer is dropped.
+    fn traffic(&self) -> Traffic {
+        let listener = self.topology.server.run(|| TcpListener::bind((SERVER.v4, 5201)));
+        let listener = listener.unwrap().unwrap();
+        let ue = self.topology.ue.run(|| TcpStream::connect((SERVER.v4, 5201))).unwrap().unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let (mut sends, mut reads) = (server.try_clone().unwrap(), ue.try_clone().unwrap());
+        let chunk = [7; 1 << 14];
+        thread::spawn(move || while sends.write_all(&chunk).is_ok() {});
+        thread::spawn(move || while reads.read(&mut [0; 1 << 14]).is_ok_and(|n| n > 0) {});
+        Traffic([server, ue])
+    }
+
+    /// Bytes per second at which the server's connection is paced, and what the UE has acknowledged.
+    fn sender(&self) -> (u64, u64) {
+        let sockets = self.topology.server.run(tcp_sockets).unwrap().unwrap();
+        let is_it = |remote: std::net::IpAddr| remote == std::net::IpAddr::V4(UE.v4);
+        let socket = sockets.into_iter().find(|socket| is_it(socket.remote.ip())).unwrap();
+        assert_eq!(socket.congestion_control, self.loaded.name);
+        (socket.info.pacing_rate, socket.info.bytes_acked)
+    }
+
+    /// Whether the sender goes by `bits` of bandwidth: 1448 bytes of payload in 1500 of IP.
+    fn goes_by(&self, bits: u64) -> bool {
+        let told = bits / 8 * 1448 / 1500;
+        self.sender().0.abs_diff(told) <= told / 50
+    }
+
+    /// When the map's entry holds no longer.
+    fn expiry(&self) -> Time {
+        let entry = self.map.read(UE.v4.into()).unwrap().expect("an entry");
+        Time::from_nanos(u64::from_ne_bytes(entry[..8].try_into().unwrap())) + TIMEOUT
+    }
+
+    /// The sender goes by its base control from one timeout after the last feedback on, and not
+    /// before.
+    #[track_caller]
+    fn falls_back(&self, why: &str) {
+        wait_for(why, || {
+            let looked = now();
+            let assisted = self.goes_by(TOLD);
+            let over = self.expiry();
+            assert!(!assisted || looked < over + MOMENT, "{why}: still assisted");
+            assert!(assisted || now() >= over, "{why}: given up too soon");
+            !assisted
+        });
+        // And stays with it.
+        for _ in 0..25 {
+            thread::sleep(Duration::from_millis(20));
+            assert!(!self.goes_by(TOLD), "{why}: assisted by nobody");
+        }
+    }
+
+    #[track_caller]
+    fn comes_back(&self, after: &str) {
+        wait_for(after, || self.goes_by(TOLD));
+    }
+
+    /// Mbit/s that arrive.
+    fn goodput(&self) -> f64 {
+        let (from, before) = (now(), self.sender().1);
+        thread::sleep(Duration::from_secs(1));
+        (self.sender().1 - before) as f64 * 8e-6 / now().since(from).as_secs_f64()
+    }
+}
+
+/// A connection that is sent over.
+struct Traffic([TcpStream; 2]);
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        for end in &self.0 {
+            let _ = end.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+/// A sender goes by what the base station says, and by its base control one timeout after the last
+/// word, whoever fell silent.
+fn follows_and_falls_back(algorithm: &str) {
+    let Some(world) = World::new(algorithm) else { return };
+    let daemon = world.daemon();
+    let agent = world.agent();
+    world.station.tell(TOLD);
+    let _traffic = world.traffic();
+    world.comes_back("feedback");
+    let slow = world.goodput();
+    world.station.tell(2 * TOLD);
+    wait_for("twice the bandwidth", || world.goes_by(2 * TOLD));
+    let fast = world.goodput();
+    assert!((1.6..2.4).contains(&(fast / slow)), "{slow} and {fast} Mbit/s");
+    world.station.tell(TOLD);
+    world.comes_back("the bandwidth of before");
+
+    world.station.tell(0);
+    world.falls_back("the base station says nothing");
+    world.station.tell(TOLD);
+    world.comes_back("the base station speaks again");
+
+    daemon.kill();
+    world.falls_back("the daemon is dead");
+    // One whose certificate is from elsewhere is not believed.
+    let foreign = world.files.path("foreign");
+    assert!(certs(&foreign).status.success());
+    let config = world.files.daemon("", &identity(&foreign, "daemon"));
+    let impostor = Running::start("serve", &config, Some(&world.topology.mec));
+    let fault = || {
+        let state = world.files.state("agent.sock")?;
+        Some(state["daemons"][0]["last_fault"].as_str()?.to_owned())
+    };
+    wait_for("the impostor is refused", || {
+        assert!(!world.goes_by(TOLD), "an impostor of {DAEMON} is believed");
+        fault().is_some_and(|fault| fault.contains("certificate"))
+    });
+    impostor.kill();
+    let _daemon = world.daemon();
+    world.comes_back("a new daemon");
+
+    agent.kill();
+    world.falls_back("the agent is dead");
+    let _agent = world.agent();
+    world.comes_back("a new agent");
+}
+
+#[test]
+fn natcp_follows_feedback_and_falls_back() {
+    follows_and_falls_back("natcp");
+}
+
+#[test]
+fn nacubic_follows_feedback_and_falls_back() {
+    follows_and_falls_back("nacubic");
+}
