@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use midspan_assist::agent::FeedbackMap;
 use midspan_ccload::{Algorithm, Controls, Held, Options, PREFIX};
 use midspan_scenario::{Cell, Scenario, Workload};
@@ -27,7 +27,19 @@ pub(crate) fn hold(scenario: &Scenario) -> Result<HeldControls> {
     let names = ours(scenario);
     let loaded =
         |name: &String| status.iter().any(|status| status.name == *name && status.registered);
-    let feedback = if !scenario.cells().iter().any(|cell| cell.spec.assisted().is_some()) {
+    let assisted = scenario.cells().iter().any(|cell| cell.spec.assisted().is_some());
+    let foreign = status.iter().find(|status| {
+        let wanted = names.contains(&status.name) && takes_feedback(&status.name);
+        wanted && status.registered && !status.loaded
+    });
+    if let Some(status) = foreign.filter(|_| assisted) {
+        bail!(
+            "`{}` is another program's, which feedback of this one would not reach: wait until it \
+             has ended",
+            status.name
+        );
+    }
+    let feedback = if !assisted {
         None
     } else if names.iter().any(|name| loaded(name) && takes_feedback(name)) {
         // It has the machine's map, so the others take that too.
