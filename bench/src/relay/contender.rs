@@ -149,9 +149,15 @@ impl Running {
         let manager = UnixDatagram::bind(&ready)?;
         manager.set_nonblocking(true)?;
         let mut command = match contender {
-            Contender::Haproxy | Contender::HaproxyTuned => {
+            Contender::Haproxy => {
                 let mut command = process::command("haproxy");
                 command.arg("-db").arg("-f").arg(&path);
+                command
+            }
+            // It has no setting for what nginx and Midspan do by themselves.
+            Contender::HaproxyTuned => {
+                let mut command = process::command("nice");
+                command.args(["-n", "-10", "haproxy", "-db", "-f"]).arg(&path);
                 command
             }
             Contender::Nginx | Contender::NginxTuned => {

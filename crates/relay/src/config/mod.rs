@@ -59,6 +59,10 @@ pub struct Config {
     /// Worker threads; 0 is one per core.
     #[serde(default)]
     pub workers: usize,
+    /// The workers' scheduling priority, -20 (first) to 19, as far as the user may set it: who is served by
+    /// a worker that has to wait its turn on a busy processor is served late.
+    #[serde(default = "default_nice")]
+    pub nice: i32,
     /// Firewall mark of packets to deliver here, and number of the routing table that does it.
     #[serde(default = "default_mark")]
     pub mark: u32,
@@ -168,6 +172,10 @@ fn default_port() -> u16 {
     8742
 }
 
+const fn default_nice() -> i32 {
+    -10
+}
+
 fn default_mark() -> u32 {
     0x4d53
 }
@@ -260,6 +268,7 @@ impl Config {
             pin: default_pin(),
             account_idle: default_account_idle(),
             workers: 0,
+            nice: default_nice(),
             mark: default_mark(),
             buffer: default_buffer(),
             drain_timeout: default_drain_timeout(),
@@ -324,6 +333,9 @@ impl Config {
                 &["mark"],
                 "must not be 253, 254 or 255, the kernel's own routing tables",
             );
+        }
+        if !(-20..=19).contains(&self.nice) {
+            return fault(&["nice"], "must be between -20 and 19");
         }
         if self.workers > MOST_WORKERS {
             return fault(&["workers"], "must be at most 64 (0 is one per core)");
@@ -575,6 +587,7 @@ to = "one.example:80"
         for (wrong, line, words) in [
             ("port = 8742", 2, ["port = 70000", "65535", "u16"]),
             ("port = 8742", 2, ["port = 0", "`port`", "between 1 and 65535"]),
+            ("workers = 2", 5, ["nice = -21", "`nice`", "-20 and 19"]),
             ("workers = 2", 5, ["wrokers = 2", "unknown field `wrokers`", "`workers`"]),
             ("\"10.0.0.0/8\", \"fd00::/8\"", 3, ["", "`clients`", "10.0.0.0/8"]),
             ("buffer = \"1 MiB\"", 7, ["buffer = \"1 mib\"", "1 mib", "64 KiB"]),
