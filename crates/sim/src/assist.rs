@@ -1,8 +1,8 @@
 //! NetAssist in virtual time: the daemon's own decisions (`midspan-assist-proto`) on readings of the
 //! radio trace, and an agent that has a datagram when its way is over.
 
+use core::net::{IpAddr, Ipv4Addr};
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
 
 use midspan_assist_proto::estimate::{EstimatorConfig, MinRttConfig};
 use midspan_assist_proto::{
