@@ -85,6 +85,20 @@ fn a_reset_ends_an_account_and_idleness_does() {
     }
 }
 
+/// From the handshake on: what its opening was is not known for ever.
+#[test]
+fn a_connection_in_which_nothing_is_said_is_accounted_for() {
+    let Some(world) = World::new() else { return };
+    let settings = "account_idle = \"1 s\"\n[policy]\npass_servers = [\"fd00::/8\"]\n";
+    let Some(mut relay) = start(&world, settings) else { return };
+    let _silent: Vec<_> = SERVER.into_iter().map(|server| world.pair(server)).collect();
+    let counts = relay.until(|now| now["split_connections"] > 0 && now["passed_connections"] > 0);
+    for treatment in ["split", "passed"] {
+        let sums = sums(&counts, treatment);
+        assert_eq!((sums["connections"], sums["bytes_up"]), (1, 0), "{treatment} {sums:?}");
+    }
+}
+
 #[test]
 fn what_was_never_answered_is_no_connection() {
     let Some(world) = World::new() else { return };
