@@ -129,12 +129,16 @@ static __always_inline void doubt(const struct connection *connection, __u64 now
 	bpf_map_update_elem(&routes, &prefix, &route, BPF_ANY);
 }
 
-/* The opening that a packet goes on with, if it is not in `flows` yet, nor was. */
-static __always_inline struct opening *pending(const struct connection *connection, __u64 now)
+/* The opening that a packet goes on with, if it is not in `flows` yet, nor was. That of a connection which
+ * is `confirmed` is no former one's, however long ago it was. */
+static __always_inline struct opening *pending(const struct connection *connection, bool confirmed,
+					       __u64 now)
 {
 	struct opening *opening = bpf_map_lookup_elem(&openings, connection);
 
-	if (!opening || opening->stage == ACCOUNTED || now - opening->at_ns > MEMORY)
+	if (!opening || opening->stage == ACCOUNTED)
+		return NULL;
+	if (now - opening->at_ns > MEMORY && !(confirmed && opening->verdict == SPLIT))
 		return NULL;
 	return opening;
 }
@@ -149,7 +153,7 @@ static __always_inline struct flow *flow_from_client(const struct connection *co
 
 	if (flow)
 		return flow;
-	opening = pending(connection, now);
+	opening = pending(connection, confirmed, now);
 	if (!opening || !(packet->flags & TCP_ACK) || packet->flags & (TCP_SYN | TCP_RST))
 		return NULL;
 	/* The client was answered in the server's name, maybe before the server has answered, and may
@@ -169,26 +173,29 @@ static __always_inline struct flow *flow_from_client(const struct connection *co
 /* The account of a packet from a server. */
 static __always_inline struct flow *flow_from_server(const struct connection *connection,
 						     const struct packet *packet, bool confirmed,
-						     __u64 now)
+						     bool connecting, __u64 now)
 {
 	struct flow *flow = bpf_map_lookup_elem(&flows, connection);
 	struct opening *opening;
 
 	if (flow)
 		return flow;
-	opening = pending(connection, now);
+	opening = pending(connection, confirmed, now);
 	if (!opening || !(packet->flags & TCP_ACK))
 		return NULL;
-	if (packet->flags & TCP_SYN)
+	if (packet->flags & TCP_SYN) {
 		answered(connection, opening, packet);
-	else if (opening->stage == ANSWERED && confirmed)
+		/* The relay has connected to it as the client had agreed, who may be silent for long now. */
+		if (connecting && opening->verdict == SPLIT)
+			return begin(connection, opening);
+	} else if (opening->stage == ANSWERED && confirmed)
 		return begin(connection, opening);
 	return NULL;
 }
 
 /* Looks at a packet that opens no connection. `confirmed`: it is of a connection that a socket of this
- * host's has established. */
-static __always_inline void account(const struct packet *packet, bool confirmed)
+ * host's has established; `connecting`: that one is about to. */
+static __always_inline void account(const struct packet *packet, bool confirmed, bool connecting)
 {
 	struct connection connection = connection_from_client(packet);
 	__u64 now = bpf_ktime_get_ns();
@@ -199,7 +206,7 @@ static __always_inline void account(const struct packet *packet, bool confirmed)
 		pass(flow, &flow->up, packet, RESET_BY_CLIENT, now);
 	} else {
 		connection = connection_from_server(packet);
-		flow = flow_from_server(&connection, packet, confirmed, now);
+		flow = flow_from_server(&connection, packet, confirmed, connecting, now);
 		if (!flow)
 			return;
 		pass(flow, &flow->down, packet, RESET_BY_SERVER, now);

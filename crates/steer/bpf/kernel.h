@@ -55,8 +55,4 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 };
 
-struct tcp_request_sock {
-	__u32 snt_isn;
-};
-
 #pragma clang attribute pop

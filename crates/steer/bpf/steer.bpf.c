@@ -136,17 +136,10 @@ static __always_inline bool passed_since(const struct packet *packet)
 	       bpf_ktime_get_ns() - opening->at_ns < MEMORY;
 }
 
-/* Whether both sides have agreed to the connection, with this packet if not before: the one that ends the
- * handshake may be the last for a long time. */
-static __always_inline bool is_established(struct bpf_sock *socket, const struct packet *packet)
+/* Whether both sides have agreed to the connection. */
+static __always_inline bool is_established(const struct bpf_sock *socket)
 {
-	struct tcp_request_sock *request;
-
 	switch (socket->state) {
-	case BPF_TCP_NEW_SYN_RECV:
-		/* Nobody but who has seen our answer can acknowledge it. */
-		request = bpf_skc_to_tcp_request_sock(socket);
-		return request && packet->acknowledgement == request->snt_isn + 1;
 	case BPF_TCP_ESTABLISHED:
 	case BPF_TCP_FIN_WAIT1:
 	case BPF_TCP_FIN_WAIT2:
@@ -197,7 +190,8 @@ int steer(struct __sk_buff *skb)
 	if (opens(&packet) && (!socket || former)) {
 		action = open(skb, set, &packet, socket);
 	} else {
-		account(&packet, socket && is_established(socket, &packet));
+		account(&packet, socket && is_established(socket),
+			socket && socket->state == BPF_TCP_SYN_SENT);
 		if (socket && (!former || !passed_since(&packet))) {
 			deliver(skb, set);
 			count(STEERED);
