@@ -1,11 +1,12 @@
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 use midspan_units::{ByteSize, Rate, Share, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::Element;
 use super::slots::{self, FRAME, Slots};
+use crate::radio::Acknowledged;
 use crate::random::Random;
 use crate::{Counters, Packet};
 
@@ -96,35 +97,26 @@ impl RlcSpec {
 pub(crate) struct Rlc<P> {
     spec: RlcSpec,
     random: Random,
-    /// Packets not yet delivered, oldest first.
-    packets: VecDeque<P>,
-    bytes: u64,
-    /// How many of these, from the front, were received in order and leave at `delivered_at`.
-    deliverable: usize,
+    queue: Acknowledged<P>,
+    /// When the deliverable packets leave.
     delivered_at: Time,
-    /// How many of these, from the front, are wholly in blocks (the deliverable ones included).
-    cut: usize,
-    /// How much of the next one is in a block.
-    cut_bytes: u64,
     slots: Slots,
-    /// Blocks from the oldest that was not received on; that one's number is `first_block`.
-    blocks: VecDeque<Block>,
-    first_block: u64,
     /// The block in the slot that is going on.
-    on_air: Option<u64>,
+    on_air: Option<Block>,
     /// Blocks to send again, by the time from which they may be.
-    again: BinaryHeap<Reverse<(Time, u64)>>,
+    again: BinaryHeap<Reverse<(Time, Block)>>,
     /// When a slot next begins or ends for which there is something to do.
     boundary: Time,
     overflowed: u64,
 }
 
+/// A block that was not yet received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Block {
-    /// Packets whose last byte is in it.
-    completes: usize,
+    number: u64,
+    bytes: u64,
     /// How often HARQ has sent it since RLC last did.
     transmissions: u32,
-    received: bool,
 }
 
 impl<P: Packet> Rlc<P> {
@@ -132,15 +124,9 @@ impl<P: Packet> Rlc<P> {
         Rlc {
             spec,
             random,
-            packets: VecDeque::new(),
-            bytes: 0,
-            deliverable: 0,
+            queue: Acknowledged::new(0),
             delivered_at: Time::MAX,
-            cut: 0,
-            cut_bytes: 0,
             slots: Slots::new(spec.slot, spec.rate),
-            blocks: VecDeque::new(),
-            first_block: 0,
             on_air: None,
             again: BinaryHeap::new(),
             boundary: Time::MAX,
@@ -150,12 +136,10 @@ impl<P: Packet> Rlc<P> {
 
     /// The slot that ends at `now` had a block in it, which is received or not.
     fn end_slot(&mut self, now: Time) {
-        let Some(number) = self.on_air.take() else { return };
-        let received = !self.spec.failure.takes(self.random.draw());
-        let block = &mut self.blocks[(number - self.first_block) as usize];
-        block.received = received;
-        if received {
-            self.deliver(now);
+        let Some(mut block) = self.on_air.take() else { return };
+        if !self.spec.failure.takes(self.random.draw()) {
+            self.queue.received(block.number, block.bytes);
+            self.delivered_at = now;
             return;
         }
         let given_up = block.transmissions == self.spec.transmissions;
@@ -167,25 +151,15 @@ impl<P: Packet> Rlc<P> {
             Retransmit::Slot => Span::ZERO,
             Retransmit::Frame => FRAME.saturating_sub(self.spec.slot),
         };
-        self.again.push(Reverse((now + wait, number)));
-    }
-
-    /// Lets go what has been received in order.
-    fn deliver(&mut self, now: Time) {
-        while let Some(block) = self.blocks.front().filter(|block| block.received) {
-            self.deliverable += block.completes;
-            self.first_block += 1;
-            self.blocks.pop_front();
-        }
-        self.delivered_at = now;
+        self.again.push(Reverse((now + wait, block)));
     }
 
     /// A slot begins at `now`: sends a block again or, failing that, a new one.
     fn begin_slot(&mut self, now: Time) {
         self.on_air = self.failed_block(now).or_else(|| self.new_block());
-        self.boundary = match self.on_air {
-            Some(number) => {
-                self.blocks[(number - self.first_block) as usize].transmissions += 1;
+        self.boundary = match &mut self.on_air {
+            Some(block) => {
+                block.transmissions += 1;
                 now + self.spec.slot
             }
             None => self.again.peek().map_or(Time::MAX, |Reverse((at, _))| self.slots.from(*at)),
@@ -193,43 +167,29 @@ impl<P: Packet> Rlc<P> {
     }
 
     /// The block that has waited longest to be sent again, if it may be by `now`.
-    fn failed_block(&mut self, now: Time) -> Option<u64> {
+    fn failed_block(&mut self, now: Time) -> Option<Block> {
         self.again.peek().filter(|Reverse((at, _))| *at <= now)?;
-        self.again.pop().map(|Reverse((_, number))| number)
+        self.again.pop().map(|Reverse((_, block))| block)
     }
 
     /// Fills a block with what waits, if something does.
-    fn new_block(&mut self) -> Option<u64> {
-        if self.cut == self.packets.len() {
+    fn new_block(&mut self) -> Option<Block> {
+        if self.queue.waiting() == 0 {
             return None;
         }
-        let mut room = self.slots.block_bytes();
-        let first = self.cut;
-        while let Some(packet) = self.packets.get(self.cut) {
-            let rest = u64::from(packet.wire_bytes()) - self.cut_bytes;
-            if rest > room {
-                self.cut_bytes += room;
-                break;
-            }
-            room -= rest;
-            self.cut += 1;
-            self.cut_bytes = 0;
-        }
-        let completes = self.cut - first;
-        self.blocks.push_back(Block { completes, transmissions: 0, received: false });
-        Some(self.first_block + self.blocks.len() as u64 - 1)
+        let (number, bytes) = self.queue.fill(self.slots.block_bytes())?;
+        Some(Block { number, bytes, transmissions: 0 })
     }
 }
 
 impl<P: Packet> Element<P> for Rlc<P> {
     fn enter(&mut self, now: Time, packet: P) -> Option<P> {
-        let bytes = self.bytes + u64::from(packet.wire_bytes());
+        let bytes = self.queue.held().1 + u64::from(packet.wire_bytes());
         if self.spec.buffer.is_some_and(|buffer| bytes > buffer.as_bytes()) {
             self.overflowed += 1;
             return None;
         }
-        self.bytes = bytes;
-        self.packets.push_back(packet);
+        self.queue.push(packet);
         if self.on_air.is_none() {
             self.boundary = self.boundary.min(self.slots.after(now));
         }
@@ -237,25 +197,22 @@ impl<P: Packet> Element<P> for Rlc<P> {
     }
 
     fn due(&self) -> Time {
-        if self.deliverable > 0 { self.delivered_at } else { self.boundary }
+        if self.queue.deliverable() > 0 { self.delivered_at } else { self.boundary }
     }
 
     fn run(&mut self, now: Time) -> Option<P> {
-        if self.deliverable == 0 {
+        if self.queue.deliverable() == 0 {
             self.end_slot(now);
             self.begin_slot(now);
             return None;
         }
-        let packet = self.packets.pop_front()?;
-        self.bytes -= u64::from(packet.wire_bytes());
-        self.deliverable -= 1;
-        self.cut -= 1;
-        Some(packet)
+        self.queue.pop()
     }
 
     fn report(&self, counters: &mut Counters) {
-        counters.packets_queued += self.packets.len() as u64;
-        counters.bytes_queued += self.bytes;
+        let (packets, bytes) = self.queue.held();
+        counters.packets_queued += packets as u64;
+        counters.bytes_queued += bytes;
         counters.add_dropped("rlc-buffer", self.overflowed);
     }
 }

@@ -30,8 +30,8 @@ pub(crate) const POINTS: usize = 12;
 #[derive(Debug, Clone)]
 pub(crate) struct PedestrianA {
     taps: [[Wave; WAVES]; PEDESTRIAN_A.len()],
-    /// By how many turns each tap's delay turns each point of the band.
-    turns: [[f64; POINTS]; PEDESTRIAN_A.len()],
+    /// Cosine and sine of what each tap's delay turns each point of the band by.
+    turns: [[(f64, f64); POINTS]; PEDESTRIAN_A.len()],
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -56,7 +56,7 @@ impl PedestrianA {
         let turns = PEDESTRIAN_A.each_ref().map(|tap| {
             let point = |number| {
                 let offset = (number as f64 + 0.5) / POINTS as f64 - 0.5;
-                -(bandwidth.as_hz() as f64) * offset * tap.nanos / 1e9
+                cos_sin(-(bandwidth.as_hz() as f64) * offset * tap.nanos / 1e9)
             };
             std::array::from_fn(point)
         });
@@ -76,7 +76,7 @@ impl PedestrianA {
             let (mut real, mut imaginary) = (0.0, 0.0);
             for ((tap, of), turns) in taps.iter().zip(&PEDESTRIAN_A).zip(&self.turns) {
                 let amplitude = (of.power / WAVES as f64).sqrt();
-                let (cosine, sine) = cos_sin(turns[point]);
+                let (cosine, sine) = turns[point];
                 real += amplitude * (tap.0 * cosine - tap.1 * sine);
                 imaginary += amplitude * (tap.0 * sine + tap.1 * cosine);
             }

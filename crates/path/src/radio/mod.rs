@@ -4,6 +4,7 @@
 //! multiplications, divisions and roundings, which IEEE 754 defines to the last bit, and no function
 //! of a mathematical library: the same seed decides the same on every machine.
 
+mod acknowledged;
 mod arithmetic;
 mod bearer;
 mod channel;
@@ -11,6 +12,7 @@ mod error_model;
 mod fading;
 mod path_loss;
 
+pub(crate) use acknowledged::Acknowledged;
 pub(crate) use bearer::Bearer;
 pub(crate) use channel::Channel;
 pub use channel::ChannelSpec;
