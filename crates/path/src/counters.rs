@@ -29,6 +29,18 @@ impl Counters {
         self.dropped.values().sum()
     }
 
+    /// The same of a part of several beside each other.
+    pub fn add(&mut self, other: &Counters) {
+        self.packets_in += other.packets_in;
+        self.bytes_in += other.bytes_in;
+        self.packets_out += other.packets_out;
+        self.bytes_out += other.bytes_out;
+        self.packets_queued += other.packets_queued;
+        self.bytes_queued += other.bytes_queued;
+        self.marked += other.marked;
+        other.dropped.iter().for_each(|(cause, count)| self.add_dropped(cause, *count));
+    }
+
     pub(crate) fn add_dropped(&mut self, cause: &'static str, packets: u64) {
         if packets > 0 {
             *self.dropped.entry(cause).or_default() += packets;

@@ -51,9 +51,10 @@ pub struct Direction<P> {
 }
 
 /// A packet and when it came in.
-struct Stamped<P> {
-    at: Time,
-    packet: P,
+#[derive(Debug)]
+pub(crate) struct Stamped<P> {
+    pub(crate) at: Time,
+    pub(crate) packet: P,
 }
 
 #[derive(Default)]

@@ -8,8 +8,8 @@
 //!
 //! This crate is pure. It reads no clock (`now` is an argument), does no I/O, and draws its random
 //! numbers from a generator that gives the same bytes on every machine. No decision is taken in
-//! floating point but those of the radio channel, which takes basic operations alone: the same bits on
-//! every machine.
+//! floating point but those of radio channels and of [`lte`], which take basic operations alone: the same
+//! bits on every machine.
 //!
 //! `docs/path.md` describes each element with its parameters, units and sources.
 
@@ -19,6 +19,7 @@ mod counters;
 mod direction;
 mod element;
 mod link;
+pub mod lte;
 mod packet;
 #[cfg(test)]
 mod properties;

@@ -20,6 +20,11 @@ impl Times {
         self.0.saturating_record(time.as_nanos());
     }
 
+    /// All of another's as well.
+    pub fn add(&mut self, other: &Times) {
+        self.0.add(&other.0).expect("they have the same bounds");
+    }
+
     /// Forgets all of them.
     pub fn reset(&mut self) {
         self.0.reset();
@@ -65,6 +70,10 @@ mod tests {
         assert!(near(times.mean(), 50.5) && near(times.at(0.95), 95.0) && near(times.max(), 100.0));
         times.record(Span::from_secs(1_000));
         assert!(near(times.max(), 60_000.0));
+        let mut others = Times::new();
+        others.record(Span::from_millis(5));
+        others.add(&times);
+        assert_eq!(others.count(), 102);
         times.reset();
         assert_eq!(times.count(), 0);
     }

@@ -33,6 +33,11 @@ const POWER_WANTED: &str = "a power in decibels over a milliwatt, such as `43 dB
 pub struct Power(i32);
 
 impl Power {
+    /// Of so many hundredths of a dBm.
+    pub const fn from_hundredths(hundredths: i32) -> Self {
+        Power(hundredths)
+    }
+
     /// In hundredths of a dBm.
     pub const fn as_hundredths(self) -> i32 {
         self.0
@@ -132,6 +137,11 @@ const DISTANCE_WANTED: &str = "a distance such as `800 m` or `2 km`";
 pub struct Distance(u64);
 
 impl Distance {
+    /// Of so many metres.
+    pub const fn from_metres(metres: u64) -> Self {
+        Distance(metres * 1000)
+    }
+
     /// In metres.
     pub fn as_metres(self) -> f64 {
         self.0 as f64 / 1e3

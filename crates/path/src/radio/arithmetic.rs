@@ -42,6 +42,36 @@ pub(crate) fn factor_of_decibels(hundredths: i32) -> f64 {
     if hundredths < 0 { 1.0 / power } else { power }
 }
 
+/// The natural logarithm of `x`, which is above zero and no subnormal number. Within 1e-12 of it.
+pub(crate) fn ln(x: f64) -> f64 {
+    // x = m 2^e with m from the root of a half to the root of two; ln m = 2 artanh((m - 1) / (m + 1)).
+    let bits = x.to_bits();
+    let mut exponent = ((bits >> 52) & 0x7ff) as i32 - 1023;
+    let mut m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) | 0x3ff0_0000_0000_0000);
+    if m > std::f64::consts::SQRT_2 {
+        m /= 2.0;
+        exponent += 1;
+    }
+    let z = (m - 1.0) / (m + 1.0);
+    let square = z * z;
+    let mut series = 0.0;
+    for odd in [15.0, 13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
+        series = series * square + 1.0 / odd;
+    }
+    f64::from(exponent) * std::f64::consts::LN_2 + 2.0 * z * series
+}
+
+/// Decibels of a factor above zero.
+pub(crate) fn decibels(factor: f64) -> f64 {
+    ln(factor) * (10.0 / std::f64::consts::LN_10)
+}
+
+/// The factor of so many decibels.
+pub(crate) fn factor(decibels: f64) -> f64 {
+    let power = decibels * (std::f64::consts::LN_10 / 10.0);
+    if power < 0.0 { exp_of_minus(-power) } else { 1.0 / exp_of_minus(power) }
+}
+
 /// By squaring.
 pub(crate) fn to_the_power(mut base: f64, mut exponent: u32) -> f64 {
     let mut result = 1.0;
@@ -74,6 +104,13 @@ mod tests {
         for tenths in [-1500, -300, -1, 0, 1, 10, 300, 1043, 10_000] {
             let exact = 10f64.powf(f64::from(tenths) / 1000.0);
             assert!((factor_of_decibels(tenths) / exact - 1.0).abs() < 1e-10, "{tenths}");
+        }
+        for step in -1300..1300 {
+            let exact = f64::from(step) / 10.0;
+            let factor = factor(exact);
+            assert!((factor / 10f64.powf(exact / 10.0) - 1.0).abs() < 1e-9, "{exact} dB");
+            assert!((decibels(factor) - 10.0 * factor.log10()).abs() < 1e-10, "{factor}");
+            assert!((ln(factor) - factor.ln()).abs() < 1e-11, "{factor}");
         }
     }
 }
