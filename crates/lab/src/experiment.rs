@@ -7,8 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use midspan_path::{Trace, Traces};
-use midspan_scenario::Scenario;
 use midspan_scenario::record::{Backend, Outcome, Record, Variant};
+use midspan_scenario::{CellSpec, Scenario, Workload};
+use midspan_units::Span;
 
 use crate::controls;
 use crate::machine;
@@ -58,6 +59,11 @@ impl Experiment<'_> {
             if self.scenario.variants.contains(&Variant::Haproxy) {
                 eprintln!("haproxy is {why}: its runs are left out");
             }
+        }
+        if self.backend == Backend::Live
+            && let Some(what) = self.scenario.cells().iter().find_map(|cell| not_live(&cell.spec))
+        {
+            bail!("{what} only simulated: `--backend sim`");
         }
         if sweep::plan(self.scenario, &self.selection, &[]).is_empty() {
             bail!("the selection leaves nothing to run");
@@ -162,6 +168,19 @@ pub fn read_traces(scenario: &Scenario, directory: &Path) -> Result<Traces> {
         }
     }
     Ok(traces)
+}
+
+/// What of a cell cannot be run live: curl has one connection for each page and one request on it.
+fn not_live(spec: &CellSpec) -> Option<&'static str> {
+    let Workload::Page(page) = &spec.workload else { return None };
+    let servers: u32 = page.objects.iter().map(|objects| objects.servers).sum();
+    match page {
+        _ if servers > 0 => Some("pages of more servers than one are"),
+        _ if page.connections > 1 => Some("pages over more connections than one are"),
+        _ if page.pipelining > 1 => Some("pipelining is"),
+        _ if page.lookup > Span::ZERO => Some("look-ups are"),
+        _ => None,
+    }
 }
 
 /// A bar where somebody watches, a line for each run elsewhere.

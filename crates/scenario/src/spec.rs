@@ -94,8 +94,12 @@ pub struct Transfer {
     pub limit: Span,
 }
 
-/// Web pages, one after the other, each on a connection of its own: the document first and then its
-/// objects one by one, over HTTP/1.1. While they are fetched other connections may cross the wide area.
+/// Web pages, one after the other, loaded by a browser over HTTP/1.1 with persistent connections
+/// (RFC 9112, section 9.3): the document first, and its objects as it names them. While they are
+/// fetched other connections may cross the wide area.
+///
+/// What is left out by default is not in a result's digest, which is as it was before there were these
+/// keys.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
@@ -104,7 +108,20 @@ pub struct Page {
     /// The objects that it names.
     #[serde(default)]
     pub objects: Vec<Objects>,
-    /// Pages in a run; at least 1.
+    /// Connections to one server at most; at least 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub connections: u32,
+    /// Requests that may wait for their answers on one connection (RFC 9112, section 9.3.2); 1 is no
+    /// pipelining.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub pipelining: u32,
+    /// Bytes of a request.
+    #[serde(default = "request_size", skip_serializing_if = "is_request_size")]
+    pub request: ByteSize,
+    /// How long the name of a server takes to be looked up.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub lookup: Span,
+    /// Pages in a run, each with no connection left from the one before; at least 1.
     #[serde(default = "one")]
     pub count: u32,
     /// A run that is not through by then has failed.
@@ -125,6 +142,9 @@ pub struct Objects {
     pub least: ByteSize,
     /// The greatest size.
     pub most: ByteSize,
+    /// Servers that they come from in turn, beside the document's; none: from that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub servers: u32,
 }
 
 impl Objects {
@@ -188,4 +208,28 @@ fn one() -> u32 {
 
 fn ten_minutes() -> Span {
     Span::from_secs(600)
+}
+
+fn request_size() -> ByteSize {
+    ByteSize::from_bytes(100)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_nothing(span: &Span) -> bool {
+    *span == Span::ZERO
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_request_size(size: &ByteSize) -> bool {
+    *size == request_size()
 }

@@ -3,6 +3,8 @@
 use midspan_tcp::{Endpoint, Stage};
 use midspan_units::Time;
 
+use crate::dialogue::Dialogues;
+
 /// One end's application.
 #[derive(Debug, Clone)]
 pub(crate) enum Application {
@@ -14,6 +16,10 @@ pub(crate) enum Application {
     Send(Send),
     /// Reads to the end, then ends its own direction.
     Receive(Receive),
+    /// The client of the dialogue of this number.
+    Client(usize),
+    /// Its server.
+    Server(usize),
 }
 
 #[derive(Debug, Clone, Default)]
@@ -56,7 +62,7 @@ impl Send {
 
 impl Application {
     /// Does what can be done now, but for [`Application::close`].
-    pub(crate) fn act(&mut self, now: Time, endpoint: &mut Endpoint) {
+    pub(crate) fn act(&mut self, now: Time, endpoint: &mut Endpoint, dialogues: &mut Dialogues) {
         if matches!(endpoint.stage(), Stage::SynSent | Stage::SynReceived) {
             return;
         }
@@ -67,6 +73,8 @@ impl Application {
             Application::Sink(sink) => sink.read += endpoint.read(now, u64::MAX),
             Application::Send(send) => send.act(now, endpoint),
             Application::Receive(receive) => receive.act(now, endpoint),
+            Application::Client(number) => dialogues.client(*number, now, endpoint),
+            Application::Server(number) => dialogues.server(*number, now, endpoint),
         }
     }
 
@@ -75,6 +83,8 @@ impl Application {
     pub(crate) fn close(&self, endpoint: &mut Endpoint) -> bool {
         let due = match self {
             Application::Source | Application::Sink(_) => false,
+            // Connections end with what they were opened for.
+            Application::Client(_) | Application::Server(_) => false,
             Application::Send(send) => send.times.connected.is_some() && send.written == send.bytes,
             Application::Receive(_) => endpoint.is_finished(),
         };
@@ -87,7 +97,10 @@ impl Application {
     /// When things happened, for the ones that end.
     pub(crate) fn times(&self) -> Option<Times> {
         match self {
-            Application::Source | Application::Sink(_) => None,
+            Application::Source
+            | Application::Sink(_)
+            | Application::Client(_)
+            | Application::Server(_) => None,
             Application::Send(send) => Some(send.times),
             Application::Receive(receive) => Some(receive.times),
         }

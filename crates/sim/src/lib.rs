@@ -12,11 +12,13 @@
 mod agenda;
 mod application;
 mod assist;
+mod dialogue;
 mod measure;
 mod packet;
 mod relay;
 mod run;
 mod setup;
+mod visit;
 mod world;
 
 pub use run::{Error, Work, run};

@@ -7,7 +7,7 @@ use midspan_scenario::record::{
 use midspan_tcp::Endpoint;
 
 use crate::setup::{MEC, UE};
-use crate::world::{Host, World};
+use crate::world::{Host, SocketId, World};
 
 /// A TCP leg as it stands.
 pub(crate) fn leg(host: Host, peer: Host, endpoint: &Endpoint, variant: Variant) -> LegRecord {
@@ -34,11 +34,16 @@ pub(crate) fn leg(host: Host, peer: Host, endpoint: &Endpoint, variant: Variant)
     }
 }
 
-/// Every leg that stands.
-pub(crate) fn legs(world: &World, variant: Variant) -> Vec<LegRecord> {
-    let sockets = world.sockets.iter().flatten();
+/// Every leg that stands, of the sockets that `counts` lets count.
+pub(crate) fn legs(
+    world: &World,
+    variant: Variant,
+    counts: impl Fn(SocketId) -> bool,
+) -> Vec<LegRecord> {
+    let sockets = world.sockets.iter().enumerate().filter(|(id, _)| counts(*id));
     sockets
-        .filter_map(|socket| {
+        .filter_map(|(_, socket)| {
+            let socket = socket.as_ref()?;
             let peer = world.sockets[socket.peer].as_ref().map_or(socket.host, |peer| peer.host);
             Some(leg(socket.host, peer, socket.endpoint()?, variant))
         })

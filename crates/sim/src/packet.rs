@@ -7,13 +7,15 @@ pub(crate) struct Datagram {
     pub(crate) segment: Segment,
     /// The socket that it is for.
     pub(crate) to: u32,
+    /// The connection that it belongs to: sockets' numbers are given again.
+    pub(crate) connection: u32,
     burst: u64,
 }
 
 impl Datagram {
     /// `burst` is the sending socket's number of the burst; sockets' bursts are told apart.
-    pub(crate) fn new(segment: Segment, to: u32, burst: u64) -> Datagram {
-        Datagram { segment, to, burst: burst << 32 | u64::from(to) }
+    pub(crate) fn new(segment: Segment, to: u32, connection: u32, burst: u64) -> Datagram {
+        Datagram { segment, to, connection, burst: burst << 32 | u64::from(to) }
     }
 }
 

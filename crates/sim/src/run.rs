@@ -1,6 +1,6 @@
 //! One cell of a sweep, from nothing to its measurement.
 
-use midspan_path::{Path, SpecError, Traces};
+use midspan_path::{Counters, Path, SpecError, Traces};
 use midspan_scenario::record::{LegRecord, Measurement, TransferRecord, Variant};
 use midspan_scenario::{Bulk, CellSpec, Direction, Place, Transfer, Workload};
 use midspan_split::Watermarks;
@@ -76,27 +76,29 @@ pub fn run(
     };
     let assist = NetAssist::new(spec, traces, flows)?;
     let world = World::new(Path::new(&links, traces, seed)?);
-    let mut run = Run { spec, variant, world, assist };
+    let mut run = Run { spec, variant, world, assist, cross: Vec::new() };
     let measurement = match &spec.workload {
         Workload::Bulk(bulk) => run.bulk(bulk)?,
         Workload::Transfer(transfer) => run.transfers(transfer)?,
-        Workload::Page(_) => return Err(Error::NotModelled("a web page")),
+        Workload::Page(page) => run.pages(page)?,
     };
     let work = Work { simulated: run.world.now.since(Time::ZERO), events: run.world.events };
     Ok((measurement, work))
 }
 
-struct Run<'a> {
+pub(crate) struct Run<'a> {
     spec: &'a CellSpec,
-    variant: Variant,
-    world: World,
+    pub(crate) variant: Variant,
+    pub(crate) world: World,
     assist: Option<NetAssist>,
+    /// The sockets of cross traffic.
+    cross: Vec<SocketId>,
 }
 
 /// A connection of the application's: the sockets of its two ends.
 #[derive(Debug, Clone, Copy)]
-struct Connection {
-    client: SocketId,
+pub(crate) struct Connection {
+    pub(crate) client: SocketId,
     /// Through a relay it is there once that has connected.
     server: Option<SocketId>,
     flow: Option<usize>,
@@ -107,7 +109,7 @@ const PATIENCE: Span = Span::from_secs(120);
 
 impl Run<'_> {
     /// Lets everything happen up to and including `until`, or until `done`. Whether it is done.
-    fn advance(&mut self, until: Time, mut done: impl FnMut(&World) -> bool) -> bool {
+    pub(crate) fn advance(&mut self, until: Time, mut done: impl FnMut(&World) -> bool) -> bool {
         loop {
             let next = self.assist.as_mut().map_or(Time::MAX, NetAssist::next);
             let at = next.max(self.world.now).min(until);
@@ -122,14 +124,23 @@ impl Run<'_> {
     }
 
     /// Opens a connection between two applications, through the relay if there is one.
-    fn connect(&mut self, client: Application, server: Application) -> Result<Connection, Error> {
+    pub(crate) fn connect(
+        &mut self,
+        client: Application,
+        server: Application,
+    ) -> Result<Connection, Error> {
         let hosts = &self.spec.hosts;
-        let ue = setup::of_host(UE, &hosts.ue)?;
+        let mut ue = setup::of_host(UE, &hosts.ue)?;
         let (place, host) = match self.spec.service.at {
             Place::Server => (SERVER, &hosts.server),
             Place::Mec => (MEC, &hosts.mec),
         };
-        let service = setup::of_host(place, host)?;
+        let mut service = setup::of_host(place, host)?;
+        if matches!(client, Application::Client(_)) {
+            // As browsers and web servers do.
+            ue.config.tcp_nodelay = true;
+            service.config.tcp_nodelay = true;
+        }
         let (client, server) = (User::Application(client), User::Application(server));
         if self.variant == Variant::None || place == MEC {
             let (client, server) = self.world.connect((ue, client), (service, server));
@@ -150,15 +161,51 @@ impl Run<'_> {
         Ok(Connection { client, server: None, flow: Some(flow) })
     }
 
+    /// A connection over which the server's host sends to the MEC's as fast as it can; it shares the wide
+    /// area with the workload and is in none of its numbers.
+    pub(crate) fn connect_cross(
+        &mut self,
+        control: Option<&str>,
+        number: usize,
+    ) -> Result<(), Error> {
+        let hosts = &self.spec.hosts;
+        let mut sender = setup::of_host(SERVER, &hosts.server)?;
+        if let Some(name) = control {
+            sender.control = setup::control(name)?;
+        }
+        let receiver = setup::of_host(MEC, &hosts.mec)?;
+        let ends = (Application::Sink(Sink::default()), Application::Source);
+        let (client, server) = self
+            .world
+            .connect((receiver, User::Application(ends.0)), (sender, User::Application(ends.1)));
+        self.cross.extend([client, server]);
+        self.open(Connection { client, server: Some(server), flow: None }, number)
+    }
+
+    /// Drops all connections but cross traffic's.
+    pub(crate) fn forget_connections(&mut self) {
+        for id in 0..self.world.sockets.len() {
+            if !self.cross.contains(&id) {
+                self.world.remove(id);
+            }
+        }
+        self.world.flows.clear();
+    }
+
+    /// Every leg that stands, cross traffic's left out.
+    pub(crate) fn legs(&self) -> Vec<LegRecord> {
+        measure::legs(&self.world, self.variant, |id| !self.cross.contains(&id))
+    }
+
     /// The socket of the server's application, once there is one.
-    fn server(&self, connection: Connection) -> Option<SocketId> {
+    pub(crate) fn server(&self, connection: Connection) -> Option<SocketId> {
         connection.server.or_else(|| {
             let leg = self.world.flows[connection.flow?].server_leg()?;
             self.world.sockets[leg].as_ref().map(|socket| socket.peer)
         })
     }
 
-    fn socket(&self, id: SocketId) -> Option<&Socket> {
+    pub(crate) fn socket(&self, id: SocketId) -> Option<&Socket> {
         self.world.sockets[id].as_ref()
     }
 
@@ -191,7 +238,7 @@ impl Run<'_> {
             flows_bps,
             transfers: Vec::new(),
             pages: Vec::new(),
-            legs: measure::legs(&self.world, self.variant),
+            legs: self.legs(),
             links: measure::links(&links_before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),
         })
@@ -250,28 +297,39 @@ impl Run<'_> {
         for number in 0..transfer.count as usize {
             let record = self.transfer(number, transfer.size.as_bytes(), upload, deadline)?;
             records.push(record);
-            legs.extend(measure::legs(&self.world, self.variant));
-            (0..self.world.sockets.len()).for_each(|id| drop(self.world.remove(id)));
-            self.world.flows.clear();
+            legs.extend(self.legs());
+            self.forget_connections();
         }
+        Ok(self.of_transfers(records, legs, upload, &before))
+    }
+
+    /// What transfers or pages come to: their records, all legs that there were, who sent, and what the
+    /// links had counted before.
+    pub(crate) fn of_transfers(
+        &self,
+        transfers: Vec<TransferRecord>,
+        legs: Vec<LegRecord>,
+        upload: bool,
+        before: &[(Counters, Counters)],
+    ) -> Measurement {
         let host = match (upload, self.spec.service.at) {
             (true, _) => "ue",
             (false, Place::Server) => "server",
             (false, Place::Mec) => "mec",
         };
         let of_sender = legs.iter().filter(|leg| leg.host == host);
-        Ok(Measurement {
+        Measurement {
             goodput_bps: 0.0,
             acknowledged_bps: 0.0,
-            measured_s: records.iter().map(|record: &TransferRecord| record.closed_s).sum(),
+            measured_s: transfers.iter().map(|transfer| transfer.closed_s).sum(),
             sender_retransmits: of_sender.map(|leg| u64::from(leg.retransmits)).sum(),
             flows_bps: Vec::new(),
-            transfers: records,
+            transfers,
             pages: Vec::new(),
             legs,
-            links: measure::links(&before, &self.world),
+            links: measure::links(before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),
-        })
+        }
     }
 
     fn transfer(

@@ -54,7 +54,7 @@ pub(crate) fn of_leg(leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
 }
 
 /// CUBIC as Linux has it.
-fn control(name: &str) -> Result<Control, Error> {
+pub(crate) fn control(name: &str) -> Result<Control, Error> {
     let config = midspan_cc::Config { cubic_counted: true, ..midspan_cc::Config::default() };
     // Those of ours in the kernel, by their names there.
     let name = name.strip_prefix("ms_").unwrap_or(name);

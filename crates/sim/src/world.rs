@@ -8,6 +8,7 @@ use midspan_units::Time;
 
 use crate::agenda::Agenda;
 use crate::application::Application;
+use crate::dialogue::Dialogues;
 use crate::packet::Datagram;
 use crate::relay::Splitter;
 use crate::setup::UE;
@@ -45,6 +46,8 @@ pub(crate) enum Tcp {
 pub(crate) struct Socket {
     pub(crate) host: Host,
     pub(crate) peer: SocketId,
+    /// Which connection it is an end of.
+    connection: u32,
     pub(crate) tcp: Tcp,
     pub(crate) user: User,
 }
@@ -73,6 +76,10 @@ pub(crate) struct World {
     pub(crate) sockets: Vec<Option<Socket>>,
     free: Vec<SocketId>,
     pub(crate) flows: Vec<Splitter>,
+    /// What clients and servers have to say to each other.
+    pub(crate) dialogues: Dialogues,
+    /// Connections opened so far.
+    connections: u32,
     /// Directions of links first, two for each link, then sockets.
     agenda: Agenda,
     /// Relay flows that something happened to.
@@ -92,6 +99,8 @@ impl World {
             sockets: Vec::new(),
             free: Vec::new(),
             flows: Vec::new(),
+            dialogues: Dialogues::default(),
+            connections: 0,
             agenda: Agenda::new(),
             stirred: Vec::new(),
             feedback: None,
@@ -130,16 +139,23 @@ impl World {
         to: (Setup, User),
     ) -> (SocketId, SocketId) {
         let (setup, user) = from;
+        self.connections = self.connections.wrapping_add(1);
+        let connection = self.connections;
         let initiator = self.place();
         let acceptor = self.place();
         let tcp = Endpoint::connect(setup.config, setup.control, self.now, 0);
         let host = setup.host;
         self.sockets[initiator] =
-            Some(Socket { host, peer: acceptor, tcp: Tcp::Open(Box::new(tcp)), user });
+            Some(Socket { host, peer: acceptor, connection, tcp: Tcp::Open(Box::new(tcp)), user });
         let (setup, user) = to;
         let host = setup.host;
-        self.sockets[acceptor] =
-            Some(Socket { host, peer: initiator, tcp: Tcp::Listening(Box::new(setup)), user });
+        self.sockets[acceptor] = Some(Socket {
+            host,
+            peer: initiator,
+            connection,
+            tcp: Tcp::Listening(Box::new(setup)),
+            user,
+        });
         self.stir(initiator);
         (initiator, acceptor)
     }
@@ -219,7 +235,11 @@ impl World {
     /// A packet has come to `host`: goes on, or is there.
     fn arrive(&mut self, host: Host, datagram: Datagram) {
         let id = datagram.to as usize;
-        let Some(socket) = self.sockets[id].as_mut() else { return };
+        let Some(socket) =
+            self.sockets[id].as_mut().filter(|socket| socket.connection == datagram.connection)
+        else {
+            return;
+        };
         if socket.host != host {
             let to = socket.host;
             self.send(host, to, datagram);
@@ -271,7 +291,7 @@ impl World {
             User::Relay(flow) => self.stirred.push(*flow),
             User::Application(application) => {
                 if let Tcp::Open(endpoint) = &mut socket.tcp {
-                    application.act(now, endpoint);
+                    application.act(now, endpoint, &mut self.dialogues);
                 }
                 self.flush(id);
                 if self.close_if_due(id) {
@@ -293,7 +313,7 @@ impl World {
     /// Sends what a socket has to send.
     pub(crate) fn flush(&mut self, id: SocketId) {
         let Some(socket) = self.sockets[id].as_mut() else { return };
-        let (host, peer) = (socket.host, socket.peer);
+        let Socket { host, peer, connection, .. } = *socket;
         let Some(to) = self.sockets.get(peer).and_then(Option::as_ref).map(|peer| peer.host) else {
             return;
         };
@@ -308,7 +328,7 @@ impl World {
             link.enqueue(
                 way(lane),
                 now,
-                Datagram::new(transmit.segment, peer as u32, transmit.burst),
+                Datagram::new(transmit.segment, peer as u32, connection, transmit.burst),
             );
             sent = true;
         }

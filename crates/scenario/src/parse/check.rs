@@ -105,6 +105,10 @@ fn workload(workload: &Workload) -> Option<Problem> {
 const MOST_OBJECTS: u32 = 1000;
 /// Pages of one run.
 const MOST_PAGES: u32 = 1000;
+/// A browser's connections to one server, and requests under way on one of them.
+const MOST_CONNECTIONS: u32 = 100;
+/// From what request line and host take to what servers take of headers.
+const REQUEST_SIZES: std::ops::RangeInclusive<u64> = 100..=8000;
 
 fn page(page: &Page) -> Option<Problem> {
     let objects: u64 = page.objects.iter().map(|some| u64::from(some.count)).sum();
@@ -119,6 +123,15 @@ fn page(page: &Page) -> Option<Problem> {
     } else if let Some(index) = page.objects.iter().position(|some| !sizes_are_right(some)) {
         let at = [key("objects"), vec![Step::Index(index)]].concat();
         (at, "sizes are from `least`, at least `1 B`, to `most`".to_owned())
+    } else if let Some((name, count)) =
+        [("connections", page.connections), ("pipelining", page.pipelining)]
+            .into_iter()
+            .find(|(_, count)| !(1..=MOST_CONNECTIONS).contains(count))
+    {
+        (key(name), format!("{count} cannot be had; from 1 to {MOST_CONNECTIONS} can"))
+    } else if !REQUEST_SIZES.contains(&page.request.as_bytes()) {
+        let (least, most) = (REQUEST_SIZES.start(), REQUEST_SIZES.end());
+        (key("request"), format!("a request is of {least} to {most} bytes"))
     } else if !(1..=MOST_PAGES).contains(&page.count) {
         (key("count"), format!("{} pages cannot be run; from 1 to {MOST_PAGES} can", page.count))
     } else if page.limit == Span::ZERO {

@@ -1,0 +1,208 @@
+//! Pages of the web, loaded one after the other.
+
+use midspan_apps::{Browser, Order};
+use midspan_cc::Kind;
+use midspan_scenario::record::{LegRecord, Measurement, PageRecord, PageSample, TransferRecord};
+use midspan_scenario::{Cross, Page};
+use midspan_units::{Span, Time};
+
+use crate::application::Application;
+use crate::dialogue::News;
+use crate::run::{Connection, Error, Run};
+use crate::world::Socket;
+
+/// A page that is being loaded.
+pub(crate) struct Visit<'a> {
+    page: &'a Page,
+    browser: Browser,
+    begin: Time,
+    /// The browser's connections, with the number of each one's dialogue.
+    opened: Vec<(Connection, usize)>,
+    /// When the first of them was open.
+    connected: Option<Time>,
+    failed: bool,
+}
+
+impl<'a> Visit<'a> {
+    pub(crate) fn new(page: &'a Page, now: Time) -> Visit<'a> {
+        Visit {
+            page,
+            browser: Browser::new(page, now),
+            begin: now,
+            opened: Vec::new(),
+            connected: None,
+            failed: false,
+        }
+    }
+
+    /// Takes what is new of one of its dialogues.
+    pub(crate) fn take(&mut self, now: Time, dialogue: usize, news: News) {
+        let Some(index) = self.opened.iter().position(|(_, number)| *number == dialogue) else {
+            return;
+        };
+        self.failed |= news.failed;
+        if news.connected {
+            self.connected.get_or_insert(now);
+            self.browser.opened(index);
+        }
+        if news.fresh > 0 {
+            self.browser.received(now, index, news.fresh);
+        }
+    }
+
+    /// Does what the browser wants done.
+    pub(crate) fn turn(&mut self, run: &mut Run<'_>) -> Result<(), Error> {
+        while let Some(order) = self.browser.poll(run.world.now) {
+            match order {
+                Order::Open => {
+                    let dialogue = run.world.dialogues.open();
+                    let ends = (Application::Client(dialogue), Application::Server(dialogue));
+                    self.opened.push((run.connect(ends.0, ends.1)?, dialogue));
+                }
+                Order::Ask { connection, answer, .. } => {
+                    let (connection, dialogue) = &self.opened[connection];
+                    run.world.dialogues.ask(*dialogue, self.page.request.as_bytes(), answer);
+                    run.world.stir(connection.client);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Its record as a transfer and as a page, when it is done.
+    fn records(&self) -> (TransferRecord, PageRecord) {
+        let since_begin = |at: Time| at.since(self.begin).as_secs_f64();
+        let loaded = self.browser.times().map(|(_, had)| since_begin(had)).fold(0.0, f64::max);
+        let sizes = self.page.objects.iter().flat_map(|kind| kind.sizes());
+        let transfer = TransferRecord {
+            bytes: self.page.document.as_bytes() + sizes.map(|size| size.as_bytes()).sum::<u64>(),
+            connected_s: self.connected.map_or(0.0, since_begin),
+            acknowledged_s: loaded,
+            closed_s: loaded,
+            received_s: loaded,
+        };
+        let mut times = self.browser.times();
+        let page = PageRecord {
+            document_s: times.next().map_or(0.0, |(_, had)| since_begin(had)),
+            objects_s: times.map(|(asked, had)| had.since(asked).as_secs_f64()).collect(),
+            samples: Vec::new(),
+        };
+        (transfer, page)
+    }
+}
+
+/// How long cross traffic runs before the first page, as live.
+const CROSS_WARMUP: Span = Span::from_secs(3);
+
+/// From sample to sample, as live.
+const SAMPLE: Span = Span::from_millis(100);
+
+impl Run<'_> {
+    pub(crate) fn pages(&mut self, page: &Page) -> Result<Measurement, Error> {
+        self.start_cross_traffic(&page.cross)?;
+        let deadline = self.world.now + page.limit;
+        let before = self.world.counters();
+        self.world.restart_delays();
+        let (mut transfers, mut pages) = (Vec::new(), Vec::new());
+        let mut legs = Vec::<LegRecord>::new();
+        for number in 0..page.count as usize {
+            let (transfer, record) = self.page(page, number, deadline)?;
+            transfers.push(transfer);
+            pages.push(record);
+            legs.extend(self.legs());
+            self.forget_connections();
+        }
+        Ok(Measurement { pages, ..self.of_transfers(transfers, legs, false, &before) })
+    }
+
+    fn start_cross_traffic(&mut self, cross: &Cross) -> Result<(), Error> {
+        for number in 0..cross.flows as usize {
+            self.connect_cross(cross.congestion_control.as_deref(), number)?;
+        }
+        if cross.flows > 0 {
+            self.advance(self.world.now + CROSS_WARMUP, |_| false);
+        }
+        Ok(())
+    }
+
+    fn page(
+        &mut self,
+        page: &Page,
+        number: usize,
+        deadline: Time,
+    ) -> Result<(TransferRecord, PageRecord), Error> {
+        let fault = |why| Error::Connection { what: "page", number, why };
+        let mut visit = Visit::new(page, self.world.now);
+        let mut samples = Samples::new(self);
+        loop {
+            visit.turn(self)?;
+            if visit.browser.is_done() {
+                break;
+            }
+            samples.take(self, &visit);
+            let now = self.world.now;
+            let wakeup = visit.browser.wakeup(now).unwrap_or(Time::MAX);
+            let until = wakeup.min(samples.next).min(deadline);
+            self.advance(until, |world| world.dialogues.has_news());
+            while let Some((dialogue, news)) = self.world.dialogues.news() {
+                visit.take(self.world.now, dialogue, news);
+            }
+            if visit.failed {
+                return Err(fault("a connection broke"));
+            }
+            if self.world.now >= deadline {
+                return Err(fault("the workload's limit has passed"));
+            }
+        }
+        let (transfer, record) = visit.records();
+        for (_, dialogue) in &visit.opened {
+            self.world.dialogues.close(*dialogue);
+        }
+        Ok((transfer, PageRecord { samples: samples.taken, ..record }))
+    }
+}
+
+/// Looks at path and sender while a page is loaded.
+struct Samples {
+    begin: Time,
+    /// When the next is due.
+    next: Time,
+    /// Policed, lost on the air, and marked, when the page began.
+    before: (u64, u64, u64),
+    taken: Vec<PageSample>,
+}
+
+impl Samples {
+    fn new(run: &Run<'_>) -> Samples {
+        let now = run.world.now;
+        Samples { begin: now, next: now, before: counts(run), taken: Vec::new() }
+    }
+
+    fn take(&mut self, run: &Run<'_>, visit: &Visit<'_>) {
+        if run.world.now < self.next {
+            return;
+        }
+        self.next += SAMPLE;
+        let (policed, radio_lost, marked) = counts(run);
+        let last = visit.opened.last();
+        let server = last.and_then(|(connection, _)| run.socket(run.server(*connection)?));
+        let control = server.and_then(Socket::endpoint).map(|endpoint| endpoint.control());
+        // As live, where it is the socket's greatest pacing rate.
+        let rate = control.filter(|control| control.kind() == Kind::Window);
+        self.taken.push(PageSample {
+            at_s: run.world.now.since(self.begin).as_secs_f64(),
+            rate_bps: rate.and_then(|rate| rate.pacing_rate()).map(|rate| rate.as_bps() as f64),
+            policed: policed - self.before.0,
+            radio_lost: radio_lost - self.before.1,
+            marked: marked - self.before.2,
+        });
+    }
+}
+
+/// Packets policed, lost on the air, and marked, on the access link so far.
+fn counts(run: &Run<'_>) -> (u64, u64, u64) {
+    let counters = run.world.counters();
+    let Some((up, down)) = counters.first() else { return (0, 0, 0) };
+    let dropped = |cause| down.dropped.get(cause).copied().unwrap_or_default();
+    (dropped("policer"), dropped("radio"), up.marked)
+}
