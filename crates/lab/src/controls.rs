@@ -77,7 +77,7 @@ fn ours(scenario: &Scenario) -> BTreeSet<String> {
         let legs = [&relay.client_leg, &relay.server_leg].map(|leg| leg.congestion_control.clone());
         let cross = match &cell.spec.workload {
             Workload::Page(page) => page.cross.congestion_control.clone(),
-            Workload::Bulk(_) | Workload::Transfer(_) => None,
+            Workload::Bulk(_) | Workload::Transfer(_) | Workload::Video(_) => None,
         };
         hosts.into_iter().chain(legs).chain([cross]).flatten().collect::<Vec<_>>()
     };

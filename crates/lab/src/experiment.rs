@@ -172,7 +172,11 @@ pub fn read_traces(scenario: &Scenario, directory: &Path) -> Result<Traces> {
 
 /// What of a cell cannot be run live: curl has one connection for each page and one request on it.
 fn not_live(spec: &CellSpec) -> Option<&'static str> {
-    let Workload::Page(page) = &spec.workload else { return None };
+    let page = match &spec.workload {
+        Workload::Page(page) => page,
+        Workload::Video(_) => return Some("videos are"),
+        Workload::Bulk(_) | Workload::Transfer(_) => return None,
+    };
     let servers: u32 = page.objects.iter().map(|objects| objects.servers).sum();
     match page {
         _ if servers > 0 => Some("pages of more servers than one are"),

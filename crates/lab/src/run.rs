@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use midspan_assist::agent::FeedbackMap;
 use midspan_emu::Backend;
 use midspan_path::Traces;
@@ -104,6 +104,7 @@ impl Runner<'_> {
                 };
                 run_pages(&plan, &page.cross, ends, &topology, variant)
             }
+            Workload::Video(_) => bail!("videos are only simulated: `--backend sim`"),
         };
         // A proxy that died explains what its connections say less clearly.
         if let Some(proxy) = &mut proxy {
@@ -158,6 +159,7 @@ fn run_bulk(
         flows_bps,
         transfers: Vec::new(),
         pages: Vec::new(),
+        videos: Vec::new(),
         legs,
         links: links::records(&reports),
         feedback: None,
@@ -183,6 +185,7 @@ fn run_transfers(
         flows_bps: Vec::new(),
         transfers,
         pages: Vec::new(),
+        videos: Vec::new(),
         legs,
         links: links::records(&reports),
         feedback: None,
@@ -226,6 +229,7 @@ fn run_pages(
         flows_bps: Vec::new(),
         transfers,
         pages: observer.records(&results),
+        videos: Vec::new(),
         legs,
         links: links::records(&reports),
         feedback: None,

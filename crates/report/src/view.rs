@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use midspan_scenario::record::{Measurement, PageRecord, Record, Variant};
+use midspan_scenario::record::{Measurement, PageRecord, Record, Variant, VideoRecord};
 use midspan_scenario::summary::{CellSummary, Counts, Gain, Summary, VariantSummary, Verdict};
 use midspan_scenario::{Direction, Scenario, Stats, Workload};
 
@@ -31,6 +31,14 @@ pub(crate) enum Metric {
     Policed,
     /// Segments of a web page that its sender's TCP sent again.
     Retransmitted,
+    /// Videos that satisfied their users, of a hundred.
+    Satisfied,
+    /// Until a video played.
+    Start,
+    /// How often a video stood still.
+    Stalls,
+    /// For how long in all.
+    Stalled,
 }
 
 impl Metric {
@@ -53,6 +61,10 @@ impl Metric {
             metrics.extend([Metric::Received, Metric::Object, Metric::SendingRate]);
             metrics.extend([Metric::Policed, Metric::Retransmitted]);
         }
+        if has(|workload| matches!(workload, Workload::Video(_))) {
+            metrics.extend([Metric::Satisfied, Metric::Start, Metric::Stalls, Metric::Stalled]);
+            metrics.push(Metric::Received);
+        }
         metrics
     }
 
@@ -64,13 +76,17 @@ impl Metric {
     pub(crate) fn quantity(self) -> Quantity {
         match self {
             Metric::Goodput | Metric::SendingRate => Quantity::Rate,
-            Metric::Policed | Metric::Retransmitted => Quantity::Count,
+            Metric::Policed | Metric::Retransmitted | Metric::Satisfied | Metric::Stalls => {
+                Quantity::Count
+            }
             Metric::Queueing
             | Metric::Queueing95
             | Metric::Received
             | Metric::Closed
             | Metric::Acknowledged
-            | Metric::Object => Quantity::Duration,
+            | Metric::Object
+            | Metric::Start
+            | Metric::Stalled => Quantity::Duration,
         }
     }
 
@@ -87,6 +103,10 @@ impl Metric {
             Metric::SendingRate => "Sending rate, median",
             Metric::Policed => "Packets dropped by the policer",
             Metric::Retransmitted => "Segments retransmitted by the server",
+            Metric::Satisfied => "Videos that satisfied, %",
+            Metric::Start => "Time until a video played",
+            Metric::Stalls => "Times that a video stood still",
+            Metric::Stalled => "Time that a video stood still",
         }
     }
 
@@ -123,6 +143,13 @@ impl Metric {
             }
             Metric::Policed => "Packets to the UE that a policer dropped while a page was fetched.",
             Metric::Retransmitted => "Over a run's pages, by TCP_INFO of the server's connections.",
+            Metric::Satisfied => {
+                "Of a run's videos: began within eight seconds, and stood still no more than three times \
+                 and no longer than two seconds in all."
+            }
+            Metric::Start => "From being told to play until there was enough to begin.",
+            Metric::Stalls => "After it had begun, for want of data.",
+            Metric::Stalled => "After it had begun, for want of data, in all.",
         }
     }
 
@@ -138,7 +165,11 @@ impl Metric {
             | Metric::Object
             | Metric::SendingRate
             | Metric::Policed
-            | Metric::Retransmitted => None,
+            | Metric::Retransmitted
+            | Metric::Satisfied
+            | Metric::Start
+            | Metric::Stalls
+            | Metric::Stalled => None,
         }
     }
 
@@ -154,6 +185,10 @@ impl Metric {
             Metric::SendingRate => summary.pages?.rate_bps,
             Metric::Policed => Some(summary.pages?.policed),
             Metric::Retransmitted => summary.pages.and(summary.sender_retransmits),
+            Metric::Satisfied => Some(summary.videos?.satisfied),
+            Metric::Start => summary.videos?.start_s,
+            Metric::Stalls => Some(summary.videos?.stalls),
+            Metric::Stalled => Some(summary.videos?.stalled_s),
         }
     }
 
@@ -165,6 +200,7 @@ impl Metric {
         let waited = |value: fn(&midspan_scenario::record::DelayRecord) -> f64| {
             run.queueing(direction).map(value).into_iter().collect()
         };
+        let of_videos = |value: fn(&VideoRecord) -> f64| run.videos.iter().map(value).collect();
         match self {
             Metric::Goodput if run.transfers.is_empty() => vec![run.goodput_bps],
             Metric::Goodput => Vec::new(),
@@ -180,6 +216,10 @@ impl Metric {
             Metric::Policed => run.pages.iter().map(|page| page.policed() as f64).collect(),
             Metric::Retransmitted if run.pages.is_empty() => Vec::new(),
             Metric::Retransmitted => vec![run.sender_retransmits as f64],
+            Metric::Satisfied => run.satisfied().into_iter().collect(),
+            Metric::Start => run.videos.iter().filter_map(|video| video.start_s).collect(),
+            Metric::Stalls => of_videos(|video| f64::from(video.stalls)),
+            Metric::Stalled => of_videos(|video| video.stalled_s),
         }
     }
 }

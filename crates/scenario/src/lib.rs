@@ -30,6 +30,7 @@ pub use host::{Buffers, Host, Hosts, TcpMemory};
 pub use relay::{Leg, Relay};
 pub use scenario::{Axis, Cell, Reported, Scenario, Skip};
 pub use spec::{
-    Bulk, CellSpec, Cross, Direction, Objects, Page, Path, Place, Service, Transfer, Workload,
+    Bulk, CellSpec, Cross, Direction, Objects, Page, Path, Place, Service, Transfer, Video,
+    Workload,
 };
 pub use stats::Stats;

@@ -188,11 +188,14 @@ pub struct Measurement {
     pub sender_retransmits: u64,
     /// Goodput of each flow, bit/s, in the order of their starts. Empty on transfers.
     pub flows_bps: Vec<f64>,
-    /// One entry for each transfer of a given size, or page, in order. Empty on bulk workloads.
+    /// One entry for each transfer of a given size, page or video, in order. Empty on bulk workloads.
     pub transfers: Vec<TransferRecord>,
     /// More about each page, in order. Empty on other workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<PageRecord>,
+    /// How each video played, in order. Empty on other workloads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub videos: Vec<VideoRecord>,
     /// Every TCP leg, as the kernel's TCP_INFO had it at the end of the measured time.
     pub legs: Vec<LegRecord>,
     /// What the emulated links did.
@@ -200,6 +203,14 @@ pub struct Measurement {
     /// What became of NetAssist's feedback; none without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<FeedbackRecord>,
+}
+
+impl Measurement {
+    /// How many of a hundred of its videos satisfied their users; none without videos.
+    pub fn satisfied(&self) -> Option<f64> {
+        let satisfied = self.videos.iter().filter(|video| video.satisfies()).count();
+        (!self.videos.is_empty()).then(|| 100.0 * satisfied as f64 / self.videos.len() as f64)
+    }
 }
 
 /// NetAssist's feedback in a run, from its first datagram on.
@@ -259,6 +270,25 @@ impl PageRecord {
     /// Packets to the UE that a policer dropped while the page was fetched.
     pub fn policed(&self) -> u64 {
         self.samples.last().map_or(0, |sample| sample.policed)
+    }
+}
+
+/// How one video played. Times in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct VideoRecord {
+    /// From being told to play until it played; none if it did not by the end of the run.
+    pub start_s: Option<f64>,
+    /// How often it stood still after it had begun.
+    pub stalls: u32,
+    /// For how long in all.
+    pub stalled_s: f64,
+}
+
+impl VideoRecord {
+    /// Whether its user is satisfied, as the `lte` paper has it (section 4.1): it began within eight
+    /// seconds, and stood still no more than three times and for no more than two seconds in all.
+    pub fn satisfies(&self) -> bool {
+        self.start_s.is_some_and(|start| start < 8.0) && self.stalls <= 3 && self.stalled_s <= 2.0
     }
 }
 
@@ -452,6 +482,7 @@ mod tests {
                 flows_bps: vec![5.25e8],
                 transfers: vec![transfer],
                 pages: Vec::new(),
+                videos: Vec::new(),
                 legs: vec![leg],
                 links: vec![link],
                 feedback: Some(FeedbackRecord { used: 9, ..FeedbackRecord::default() }),
@@ -516,6 +547,19 @@ mod tests {
         assert_eq!(page(&[Some(3.0), Some(1.0)]).median_rate_bps(), Some(2.0));
         assert_eq!(page(&[None]).median_rate_bps(), None);
         assert_eq!((page(&[None]).policed(), page(&[]).policed()), (2, 0));
+    }
+
+    #[test]
+    fn a_user_is_satisfied_up_to_each_bound() {
+        assert!(video_of((Some(7.9), 3, 2.0)).satisfies());
+        for video in [(None, 0, 0.0), (Some(8.0), 0, 0.0), (Some(1.0), 4, 1.0), (Some(1.0), 1, 2.1)]
+        {
+            assert!(!video_of(video).satisfies(), "{video:?}");
+        }
+    }
+
+    fn video_of((start_s, stalls, stalled_s): (Option<f64>, u32, f64)) -> VideoRecord {
+        VideoRecord { start_s, stalls, stalled_s }
     }
 
     #[test]

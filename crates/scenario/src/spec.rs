@@ -1,7 +1,7 @@
 //! What one cell of a sweep runs: path, workload and where the service stands.
 
 use midspan_path::LinkSpec;
-use midspan_units::{ByteSize, Span};
+use midspan_units::{ByteSize, Rate, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::{Assist, Hosts, Relay};
@@ -49,6 +49,8 @@ pub enum Workload {
     Transfer(Transfer),
     /// Web pages over HTTP.
     Page(Page),
+    /// Videos over HTTP, each played while it is downloaded.
+    Video(Video),
 }
 
 impl Workload {
@@ -57,7 +59,7 @@ impl Workload {
         match self {
             Workload::Bulk(bulk) => bulk.direction,
             Workload::Transfer(transfer) => transfer.direction,
-            Workload::Page(_) => Direction::Download,
+            Workload::Page(_) | Workload::Video(_) => Direction::Download,
         }
     }
 }
@@ -172,6 +174,58 @@ pub struct Cross {
     pub congestion_control: Option<String>,
 }
 
+/// Videos, one after the other, each downloaded over HTTP/1.1 on a connection of its own as fast as it
+/// comes and played meanwhile. A video is over when it has been played.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Video {
+    /// Its rate, the same throughout; above zero.
+    pub rate: Rate,
+    /// How long it is; above zero.
+    pub duration: Span,
+    /// How much must be buffered before it begins to play.
+    #[serde(default = "five_seconds")]
+    pub start: Span,
+    /// How much must be buffered before it goes on after a stall.
+    #[serde(default = "one_second")]
+    pub resume: Span,
+    /// Bytes of the request.
+    #[serde(default = "request_size")]
+    pub request: ByteSize,
+    /// How long the name of the server takes to be looked up.
+    #[serde(default)]
+    pub lookup: Span,
+    /// Videos in a run; at least 1.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// A run that is not through by then has failed.
+    #[serde(default = "ten_minutes")]
+    pub limit: Span,
+}
+
+impl Video {
+    /// Bytes of it.
+    pub fn size(&self) -> ByteSize {
+        let bits = u128::from(self.rate.as_bps()) * u128::from(self.duration.as_nanos());
+        ByteSize::from_bytes(u64::try_from(bits.div_ceil(8_000_000_000)).unwrap_or(u64::MAX))
+    }
+
+    /// Its download, as that of a page of nothing else.
+    pub fn as_page(&self) -> Page {
+        Page {
+            document: self.size(),
+            objects: Vec::new(),
+            connections: 1,
+            pipelining: 1,
+            request: self.request,
+            lookup: self.lookup,
+            count: self.count,
+            limit: self.limit,
+            cross: Cross::default(),
+        }
+    }
+}
+
 /// Who sends the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -208,6 +262,14 @@ fn one() -> u32 {
 
 fn ten_minutes() -> Span {
     Span::from_secs(600)
+}
+
+fn five_seconds() -> Span {
+    Span::from_secs(5)
+}
+
+fn one_second() -> Span {
+    Span::from_secs(1)
 }
 
 fn request_size() -> ByteSize {

@@ -65,6 +65,9 @@ pub struct VariantSummary {
     /// More about pages; none on other workloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageSummary>,
+    /// How videos played; none on other workloads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub videos: Option<VideoSummary>,
     /// How much better than no proxy; none for [`Variant::None`] itself and where no repetition
     /// has both.
     pub gain: Option<Gain>,
@@ -110,6 +113,19 @@ pub struct PageSummary {
     /// The median rate that the sender's control allowed, in bits of payload per second; none where it
     /// sets none.
     pub rate_bps: Option<Stats>,
+}
+
+/// Videos. Over all videos of all runs, but for `satisfied`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct VideoSummary {
+    /// Until it played, in seconds, of those that did; none if none did.
+    pub start_s: Option<Stats>,
+    /// How often it stood still.
+    pub stalls: Stats,
+    /// For how long in all, in seconds.
+    pub stalled_s: Stats,
+    /// [`Measurement::satisfied`], over the runs.
+    pub satisfied: Stats,
 }
 
 /// A factor over [`Variant::None`]: of goodput on bulk workloads, of speed on transfers (mean
@@ -274,6 +290,7 @@ impl VariantSummary {
             queueing: Queueing::of(&measured, direction),
             transfers: TransferSummary::of(&measured),
             pages: PageSummary::of(&measured),
+            videos: VideoSummary::of(&measured),
             gain: if variant == Variant::None { None } else { Gain::of(runs, none) },
             reported: Vec::new(),
         }
@@ -323,6 +340,19 @@ impl PageSummary {
             object_s: over(pages().flat_map(|page| page.objects_s.iter().copied()).collect()),
             policed: over(pages().map(|page| page.policed() as f64).collect())?,
             rate_bps: over(pages().filter_map(PageRecord::median_rate_bps).collect()),
+        })
+    }
+}
+
+impl VideoSummary {
+    fn of(measured: &[&Measurement]) -> Option<VideoSummary> {
+        let videos = || measured.iter().flat_map(|measurement| &measurement.videos);
+        let over = |values: Vec<f64>| Stats::of(&values);
+        Some(VideoSummary {
+            start_s: over(videos().filter_map(|video| video.start_s).collect()),
+            stalls: over(videos().map(|video| f64::from(video.stalls)).collect())?,
+            stalled_s: over(videos().map(|video| video.stalled_s).collect())?,
+            satisfied: over(measured.iter().filter_map(|run| run.satisfied()).collect())?,
         })
     }
 }

@@ -132,7 +132,7 @@ fn unknown_values() {
     );
     assert_eq!(
         spoilt("\"bulk\"", "\"bluk\""),
-        "x.toml:26: unknown value `bluk`; did you mean `bulk`? Known here: `bulk`, `transfer`, `page`"
+        "x.toml:26: unknown value `bluk`; did you mean `bulk`? Known here: `bulk`, `transfer`, `page`, `video`"
     );
     assert_eq!(
         spoilt("\"none\", \"midspan\"", "\"nginx\""),
@@ -149,7 +149,7 @@ fn missing_keys() {
     assert_eq!(spoilt("direction = \"upload\"\n", ""), "x.toml:25: `direction` is missing");
     assert_eq!(
         spoilt("kind = \"bulk\"\n", ""),
-        "x.toml:25: `kind` is missing from the workload: `bulk`, `transfer` or `page`"
+        "x.toml:25: `kind` is missing from the workload: `bulk`, `transfer`, `page` or `video`"
     );
 }
 

@@ -34,7 +34,7 @@ fn read(path: &Path) -> Scenario {
 fn seconds(scenario: &Scenario) -> f64 {
     let cells = scenario.cells().iter().map(|cell| match &cell.spec.workload {
         Workload::Bulk(bulk) => bulk.time.as_secs_f64() * cell.variants.len() as f64,
-        Workload::Transfer(_) | Workload::Page(_) => 0.0,
+        Workload::Transfer(_) | Workload::Page(_) | Workload::Video(_) => 0.0,
     });
     cells.sum::<f64>() * f64::from(scenario.repetitions)
 }

@@ -82,6 +82,7 @@ fn record(scenario: &Scenario, variant: Variant, acknowledged_bps: f64) -> Recor
             flows_bps: vec![acknowledged_bps],
             transfers: Vec::new(),
             pages: Vec::new(),
+            videos: Vec::new(),
             legs: Vec::new(),
             links: Vec::new(),
             feedback: None,

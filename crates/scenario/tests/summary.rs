@@ -58,6 +58,7 @@ fn measured(goodput_bps: f64, transfers: Vec<TransferRecord>) -> Outcome {
         flows_bps: vec![goodput_bps],
         transfers,
         pages: Vec::new(),
+        videos: Vec::new(),
         legs: Vec::new(),
         links: Vec::new(),
         feedback: None,

@@ -72,7 +72,7 @@ pub fn run(
     let links = [spec.path.access.clone(), spec.path.wide.clone()];
     let flows = match &spec.workload {
         Workload::Bulk(bulk) => bulk.flows,
-        Workload::Transfer(_) | Workload::Page(_) => 1,
+        Workload::Transfer(_) | Workload::Page(_) | Workload::Video(_) => 1,
     };
     let assist = NetAssist::new(spec, traces, flows)?;
     let world = World::new(Path::new(&links, traces, seed)?);
@@ -81,6 +81,7 @@ pub fn run(
         Workload::Bulk(bulk) => run.bulk(bulk)?,
         Workload::Transfer(transfer) => run.transfers(transfer)?,
         Workload::Page(page) => run.pages(page)?,
+        Workload::Video(video) => run.videos(video)?,
     };
     let work = Work { simulated: run.world.now.since(Time::ZERO), events: run.world.events };
     Ok((measurement, work))
@@ -238,6 +239,7 @@ impl Run<'_> {
             flows_bps,
             transfers: Vec::new(),
             pages: Vec::new(),
+            videos: Vec::new(),
             legs: self.legs(),
             links: measure::links(&links_before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),
@@ -326,6 +328,7 @@ impl Run<'_> {
             flows_bps: Vec::new(),
             transfers,
             pages: Vec::new(),
+            videos: Vec::new(),
             legs,
             links: measure::links(before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),

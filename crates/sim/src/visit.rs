@@ -1,10 +1,12 @@
-//! Pages of the web, loaded one after the other.
+//! Pages of the web and videos, one after the other.
 
-use midspan_apps::{Browser, Order};
+use midspan_apps::{Browser, Order, Player};
 use midspan_cc::Kind;
-use midspan_scenario::record::{LegRecord, Measurement, PageRecord, PageSample, TransferRecord};
-use midspan_scenario::{Cross, Page};
-use midspan_units::{Span, Time};
+use midspan_scenario::record::{
+    LegRecord, Measurement, PageRecord, PageSample, TransferRecord, VideoRecord,
+};
+use midspan_scenario::{Cross, Objects, Page, Video};
+use midspan_units::{ByteSize, Span, Time};
 
 use crate::application::Application;
 use crate::dialogue::News;
@@ -12,8 +14,11 @@ use crate::run::{Connection, Error, Run};
 use crate::world::Socket;
 
 /// A page that is being loaded.
-pub(crate) struct Visit<'a> {
-    page: &'a Page,
+pub(crate) struct Visit {
+    /// Bytes of a request.
+    request: u64,
+    /// Bytes of the page.
+    bytes: u64,
     browser: Browser,
     begin: Time,
     /// The browser's connections, with the number of each one's dialogue.
@@ -23,10 +28,12 @@ pub(crate) struct Visit<'a> {
     failed: bool,
 }
 
-impl<'a> Visit<'a> {
-    pub(crate) fn new(page: &'a Page, now: Time) -> Visit<'a> {
+impl Visit {
+    pub(crate) fn new(page: &Page, now: Time) -> Visit {
+        let sizes = page.objects.iter().flat_map(Objects::sizes);
         Visit {
-            page,
+            request: page.request.as_bytes(),
+            bytes: sizes.chain([page.document]).map(ByteSize::as_bytes).sum(),
             browser: Browser::new(page, now),
             begin: now,
             opened: Vec::new(),
@@ -61,7 +68,7 @@ impl<'a> Visit<'a> {
                 }
                 Order::Ask { connection, answer, .. } => {
                     let (connection, dialogue) = &self.opened[connection];
-                    run.world.dialogues.ask(*dialogue, self.page.request.as_bytes(), answer);
+                    run.world.dialogues.ask(*dialogue, self.request, answer);
                     run.world.stir(connection.client);
                 }
             }
@@ -69,25 +76,73 @@ impl<'a> Visit<'a> {
         Ok(())
     }
 
-    /// Its record as a transfer and as a page, when it is done.
-    fn records(&self) -> (TransferRecord, PageRecord) {
+    /// Lets it go: its sockets are to be dropped.
+    fn end(&self, run: &mut Run<'_>) {
+        for (_, dialogue) in &self.opened {
+            run.world.dialogues.close(*dialogue);
+        }
+    }
+
+    /// Its record as a transfer, when it is done.
+    fn transfer(&self) -> TransferRecord {
         let since_begin = |at: Time| at.since(self.begin).as_secs_f64();
         let loaded = self.browser.times().map(|(_, had)| since_begin(had)).fold(0.0, f64::max);
-        let sizes = self.page.objects.iter().flat_map(|kind| kind.sizes());
-        let transfer = TransferRecord {
-            bytes: self.page.document.as_bytes() + sizes.map(|size| size.as_bytes()).sum::<u64>(),
+        TransferRecord {
+            bytes: self.bytes,
             connected_s: self.connected.map_or(0.0, since_begin),
             acknowledged_s: loaded,
             closed_s: loaded,
             received_s: loaded,
-        };
+        }
+    }
+
+    /// Its record as a page, when it is done.
+    fn record(&self, samples: Vec<PageSample>) -> PageRecord {
         let mut times = self.browser.times();
-        let page = PageRecord {
-            document_s: times.next().map_or(0.0, |(_, had)| since_begin(had)),
+        let document = times.next().map_or(Span::ZERO, |(_, had)| had.since(self.begin));
+        PageRecord {
+            document_s: document.as_secs_f64(),
             objects_s: times.map(|(asked, had)| had.since(asked).as_secs_f64()).collect(),
-            samples: Vec::new(),
-        };
-        (transfer, page)
+            samples,
+        }
+    }
+}
+
+/// A video that is being downloaded and played.
+pub(crate) struct Viewing {
+    visit: Visit,
+    player: Player,
+}
+
+impl Viewing {
+    pub(crate) fn new(video: &Video, now: Time) -> Viewing {
+        Viewing { visit: Visit::new(&video.as_page(), now), player: Player::new(video, now) }
+    }
+
+    /// Takes what is new of its dialogue.
+    pub(crate) fn take(&mut self, now: Time, dialogue: usize, news: News) {
+        self.visit.take(now, dialogue, news);
+        self.player.received(now, news.fresh);
+    }
+
+    /// Does what is due.
+    pub(crate) fn turn(&mut self, run: &mut Run<'_>) -> Result<(), Error> {
+        self.player.turn(run.world.now);
+        self.visit.turn(run)
+    }
+
+    /// When to ask again although nothing came.
+    pub(crate) fn wakeup(&self, now: Time) -> Option<Time> {
+        self.player.wakeup().into_iter().chain(self.visit.browser.wakeup(now)).min()
+    }
+
+    /// How it has played by `now`.
+    pub(crate) fn record(&self, now: Time) -> VideoRecord {
+        VideoRecord {
+            start_s: self.player.start_up().map(Span::as_secs_f64),
+            stalls: self.player.stalls(),
+            stalled_s: self.player.stalled(now).as_secs_f64(),
+        }
     }
 }
 
@@ -154,11 +209,53 @@ impl Run<'_> {
                 return Err(fault("the workload's limit has passed"));
             }
         }
-        let (transfer, record) = visit.records();
-        for (_, dialogue) in &visit.opened {
-            self.world.dialogues.close(*dialogue);
+        visit.end(self);
+        Ok((visit.transfer(), visit.record(samples.taken)))
+    }
+
+    pub(crate) fn videos(&mut self, video: &Video) -> Result<Measurement, Error> {
+        let deadline = self.world.now + video.limit;
+        let before = self.world.counters();
+        self.world.restart_delays();
+        let (mut transfers, mut videos) = (Vec::new(), Vec::new());
+        let mut legs = Vec::<LegRecord>::new();
+        for number in 0..video.count as usize {
+            let (transfer, record) = self.video(video, number, deadline)?;
+            transfers.push(transfer);
+            videos.push(record);
+            legs.extend(self.legs());
+            self.forget_connections();
         }
-        Ok((transfer, PageRecord { samples: samples.taken, ..record }))
+        Ok(Measurement { videos, ..self.of_transfers(transfers, legs, false, &before) })
+    }
+
+    fn video(
+        &mut self,
+        video: &Video,
+        number: usize,
+        deadline: Time,
+    ) -> Result<(TransferRecord, VideoRecord), Error> {
+        let fault = |why| Error::Connection { what: "video", number, why };
+        let mut viewing = Viewing::new(video, self.world.now);
+        loop {
+            viewing.turn(self)?;
+            if viewing.player.is_done() {
+                break;
+            }
+            let until = viewing.wakeup(self.world.now).unwrap_or(Time::MAX).min(deadline);
+            self.advance(until, |world| world.dialogues.has_news());
+            while let Some((dialogue, news)) = self.world.dialogues.news() {
+                viewing.take(self.world.now, dialogue, news);
+            }
+            if viewing.visit.failed {
+                return Err(fault("its connection broke"));
+            }
+            if self.world.now >= deadline {
+                return Err(fault("the workload's limit has passed"));
+            }
+        }
+        viewing.visit.end(self);
+        Ok((viewing.visit.transfer(), viewing.record(self.world.now)))
     }
 }
 
@@ -178,7 +275,7 @@ impl Samples {
         Samples { begin: now, next: now, before: counts(run), taken: Vec::new() }
     }
 
-    fn take(&mut self, run: &Run<'_>, visit: &Visit<'_>) {
+    fn take(&mut self, run: &Run<'_>, visit: &Visit) {
         if run.world.now < self.next {
             return;
         }

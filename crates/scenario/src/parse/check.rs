@@ -7,7 +7,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::source::{Place, Source};
 use crate::record::Variant;
-use crate::{CellSpec, Direction, Error, Host, Leg, Objects, Page, Place as Station, Workload};
+use crate::{
+    CellSpec, Direction, Error, Host, Leg, Objects, Page, Place as Station, Video, Workload,
+};
 
 /// Checks a cell that was read from `sections`, in which the places are looked up.
 pub(crate) fn spec(
@@ -97,6 +99,7 @@ fn workload(workload: &Workload) -> Option<Problem> {
             problem(&["workload", "transfer", "limit"], "nothing is done in no time; try `10 min`")
         }
         Workload::Page(spec) => page(spec),
+        Workload::Video(spec) => video(spec),
         Workload::Bulk(_) | Workload::Transfer(_) => None,
     }
 }
@@ -130,8 +133,7 @@ fn page(page: &Page) -> Option<Problem> {
     {
         (key(name), format!("{count} cannot be had; from 1 to {MOST_CONNECTIONS} can"))
     } else if !REQUEST_SIZES.contains(&page.request.as_bytes()) {
-        let (least, most) = (REQUEST_SIZES.start(), REQUEST_SIZES.end());
-        (key("request"), format!("a request is of {least} to {most} bytes"))
+        (key("request"), a_request_is())
     } else if !(1..=MOST_PAGES).contains(&page.count) {
         (key("count"), format!("{} pages cannot be run; from 1 to {MOST_PAGES} can", page.count))
     } else if page.limit == Span::ZERO {
@@ -144,6 +146,34 @@ fn page(page: &Page) -> Option<Problem> {
         return page.cross.congestion_control.as_deref().and_then(|name| control(&keys, name));
     };
     Some(Problem { at, what })
+}
+
+/// The largest video, in bytes.
+const LARGEST_VIDEO: u64 = 1_000_000_000_000;
+
+fn video(video: &Video) -> Option<Problem> {
+    let key = |key: &'static str| vec![Step::Key("workload"), Step::Key("video"), Step::Key(key)];
+    let (at, what) = if video.size() == ByteSize::from_bytes(0) {
+        (key("rate"), "an empty video cannot be played".to_owned())
+    } else if video.size().as_bytes() > LARGEST_VIDEO {
+        (key("rate"), format!("a video of {}; at most 1 TB can be had", video.size()))
+    } else if !REQUEST_SIZES.contains(&video.request.as_bytes()) {
+        (key("request"), a_request_is())
+    } else if !(1..=MOST_PAGES).contains(&video.count) {
+        (
+            key("count"),
+            format!("{} videos cannot be played; from 1 to {MOST_PAGES} can", video.count),
+        )
+    } else if video.limit < video.duration {
+        (key("limit"), format!("a video of {} is not played by then", video.duration))
+    } else {
+        return None;
+    };
+    Some(Problem { at, what })
+}
+
+fn a_request_is() -> String {
+    format!("a request is of {} to {} bytes", REQUEST_SIZES.start(), REQUEST_SIZES.end())
 }
 
 fn link(name: &'static str, link: &LinkSpec) -> Option<Problem> {

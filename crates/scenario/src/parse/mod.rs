@@ -157,12 +157,13 @@ fn tag_workload<'t>(source: Source<'t>, sections: &mut DeTable<'t>) -> Result<()
     let place = workload.span();
     let DeValue::Table(keys) = workload.get_mut() else { return Ok(()) };
     let Some(kind) = keys.remove("kind") else {
-        let what = "`kind` is missing from the workload: `bulk`, `transfer` or `page`";
+        let what = "`kind` is missing from the workload: `bulk`, `transfer`, `page` or `video`";
         return Err(source.error(&place, what));
     };
     let kind_place = kind.span();
     let DeValue::String(kind) = kind.into_inner() else {
-        return Err(source.error(&kind_place, "`kind` is `\"bulk\"`, `\"transfer\"` or `\"page\"`"));
+        let what = "`kind` is `\"bulk\"`, `\"transfer\"`, `\"page\"` or `\"video\"`";
+        return Err(source.error(&kind_place, what));
     };
     let keys = Spanned::new(place.clone(), DeValue::Table(std::mem::take(keys)));
     let tagged = DeTable::from_iter([(Spanned::new(kind_place, kind), keys)]);
