@@ -1,6 +1,6 @@
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use midspan_cc::{Config, feedback};
 use rustix::fs::statfs;
 
 use crate::object::{MapFrom, control};
-use crate::{Algorithm, Error, Kernel, algorithms, ingress, registration};
+use crate::{Algorithm, Error, Kernel, algorithms, ingress, registration, sharing};
 
 /// What every control's name begins with, so that none is taken for the kernel's own.
 pub const PREFIX: &str = "ms_";
@@ -68,14 +68,29 @@ pub struct Controls {
     prefix: String,
 }
 
-/// A control that is registered for as long as this lives, and its process does.
+/// What unloading a control did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removal {
+    /// Its name is free.
+    Gone,
+    /// Others [hold](Controls::hold) it: its name is there until the last of them lets go.
+    Held,
+}
+
+/// A control that is registered for as long as this lives, and its process does. Where others hold it too,
+/// the last one's end is its end.
 #[derive(Debug)]
 pub struct Held {
     name: String,
+    _registration: Registration,
+}
+
+#[derive(Debug)]
+#[allow(dead_code, reason = "kept for what dropping them does")]
+enum Registration {
     // In this order: the registration goes before what it registers.
-    _link: Link,
-    _ingress: Option<Link>,
-    _object: Object,
+    Own(Link, Option<Link>, Object),
+    Shared(Vec<OwnedFd>),
 }
 
 impl Held {
@@ -179,21 +194,40 @@ impl Controls {
         }
     }
 
-    /// Registers `algorithm` for as long as the answer lives. Feedback is the pinned map's if there
-    /// is one.
+    /// Keeps `algorithm` registered for as long as the answer lives. One that is registered already,
+    /// loaded or held by whomever, is shared as it is, whatever `options` say; one that is not is
+    /// registered, and its feedback is the pinned map's if there is one.
     ///
     /// # Errors
-    /// As [`Error`] has them; [`Error::NameTaken`] also if it is loaded.
+    /// As [`Error`] has them; [`Error::NameTaken`] if it is registered and cannot be shared: before Linux 6.4,
+    /// or without CAP_SYS_ADMIN.
     pub fn hold(&self, algorithm: Algorithm, options: &Options) -> Result<Held, Error> {
-        let [feedback, _] = self.maps();
-        let there = Some(feedback).filter(|(_, path)| path.exists());
-        self.hold_from(algorithm, options, there.map(pinned))
+        let name = self.name_of(algorithm);
+        // Between two looks at it, another's registration may come or go.
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if registered().contains(&name)
+                && let Some(links) = sharing::keep(&name)
+            {
+                return Ok(Held { name, _registration: Registration::Shared(links) });
+            }
+            let [feedback, _] = self.maps();
+            let there = Some(feedback).filter(|(_, path)| path.exists());
+            match self.hold_from(algorithm, options, there.map(pinned)) {
+                Err(Error::NameTaken { .. }) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                done => return done,
+            }
+        }
     }
 
-    /// The same, but feedback is that of `map`, which is laid out as [`midspan_cc::feedback`] says.
+    /// Registers `algorithm` for as long as the answer lives, with the feedback of `map`, which is laid out
+    /// as [`midspan_cc::feedback`] says.
     ///
     /// # Errors
-    /// As [`Controls::hold`].
+    /// As [`Error`] has them; [`Error::NameTaken`] if it is registered already, since feedback of this map
+    /// would not reach it.
     pub fn hold_with(
         &self,
         algorithm: Algorithm,
@@ -220,14 +254,14 @@ impl Controls {
             }
             error => refused(&name, &kernel, error),
         })?;
-        Ok(Held { name, _link: link, _ingress: ingress, _object: object })
+        Ok(Held { name, _registration: Registration::Own(link, ingress, object) })
     }
 
-    /// Takes the name back. Connections that use the control keep it until they end.
+    /// Takes the name back, unless others hold it. Connections that use the control keep it until they end.
     ///
     /// # Errors
     /// [`Error::NotLoaded`], or when the user may not.
-    pub fn unload(&self, algorithm: Algorithm) -> Result<(), Error> {
+    pub fn unload(&self, algorithm: Algorithm) -> Result<Removal, Error> {
         let pin = self.pin_of(algorithm);
         let failed = |error: io::Error| match error.kind() {
             ErrorKind::NotFound => {
@@ -240,17 +274,20 @@ impl Controls {
         // A link that nobody holds is gone; a map's registration stays.
         if !Kernel::running()?.links {
             self.unregister_map(&pin)?;
-            return self.remove_ingress(algorithm);
+            return self.remove_ingress(algorithm).map(|()| Removal::Gone);
         }
         fs::remove_file(&pin).map_err(failed)?;
         self.remove_ingress(algorithm)?;
-        // The kernel lets go of the link a moment later.
+        // The kernel lets go of a link that nobody has hold of a moment later.
         let deadline = Instant::now() + PATIENCE;
         let name = self.name_of(algorithm);
-        while registered().contains(&name) && Instant::now() < deadline {
+        while registered().contains(&name) {
+            if Instant::now() >= deadline {
+                return Ok(Removal::Held);
+            }
             thread::sleep(Duration::from_millis(5));
         }
-        Ok(())
+        Ok(Removal::Gone)
     }
 
     /// What an algorithm has at its sockets' ingress, if it has something, and what that writes to.
@@ -265,16 +302,16 @@ impl Controls {
         Ok(())
     }
 
-    /// Takes back everything that is loaded, and the map of feedback. Answers what was loaded.
+    /// Takes back everything that is loaded, and the map of feedback. Answers what was loaded, and what
+    /// became of it.
     ///
     /// # Errors
     /// At the first that cannot be unloaded.
-    pub fn unload_all(&self) -> Result<Vec<Algorithm>, Error> {
-        let loaded: Vec<Algorithm> =
-            algorithms().filter(|&algorithm| self.pin_of(algorithm).exists()).collect();
-        for &algorithm in &loaded {
-            self.unload(algorithm)?;
-        }
+    pub fn unload_all(&self) -> Result<Vec<(Algorithm, Removal)>, Error> {
+        let loaded = algorithms().filter(|&algorithm| self.pin_of(algorithm).exists());
+        let unloaded = loaded
+            .map(|algorithm| Ok((algorithm, self.unload(algorithm)?)))
+            .collect::<Result<Vec<_>, Error>>()?;
         for path in [self.feedback(), self.folder.clone()] {
             let removed =
                 if path.is_dir() { fs::remove_dir(&path) } else { fs::remove_file(&path) };
@@ -290,7 +327,7 @@ impl Controls {
                 _ => {}
             }
         }
-        Ok(loaded)
+        Ok(unloaded)
     }
 
     /// All algorithms, and which are loaded.

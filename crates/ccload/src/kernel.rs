@@ -51,7 +51,7 @@ impl Kernel {
 }
 
 /// How many arguments the function has that a member points to.
-fn arguments(btf: &Btf<'_>, of: &Struct<'_>, member: &str) -> Option<u32> {
+pub(crate) fn arguments(btf: &Btf<'_>, of: &Struct<'_>, member: &str) -> Option<u32> {
     let member = of.iter().find(|field| field.name.is_some_and(|name| name == member))?;
     let pointer: BtfType<'_> = btf.type_by_id(member.ty)?;
     let pointer = Ptr::try_from(pointer.skip_mods_and_typedefs()).ok()?;

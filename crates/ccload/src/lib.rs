@@ -12,8 +12,9 @@ mod ingress;
 mod kernel;
 mod object;
 mod registration;
+mod sharing;
 
-pub use controls::{Change, Controls, Held, Options, PREFIX, Status};
+pub use controls::{Change, Controls, Held, Options, PREFIX, Removal, Status};
 pub use error::Error;
 pub use kernel::Kernel;
 pub use object::{Algorithm, algorithms};

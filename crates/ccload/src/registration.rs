@@ -1,10 +1,21 @@
-//! What no crate wraps: replacing what a link has registered.
+//! What no crate wraps: taking hold of a link, and replacing what one has registered.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-use libbpf_rs::libbpf_sys::{bpf_link_update, bpf_map_delete_elem};
+use libbpf_rs::libbpf_sys::{bpf_link_get_fd_by_id, bpf_link_update, bpf_map_delete_elem};
+
+/// The link with an identifier, whoever made it: it stays for as long as the answer does.
+pub(crate) fn link(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: any number may be asked for, and the descriptor that comes is this function's own.
+    #[allow(unsafe_code)]
+    unsafe {
+        let fd = bpf_link_get_fd_by_id(id);
+        status(fd)?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
 
 /// Makes the link register the operations of another map, of the same name. Sockets keep what they
 /// have; new ones get the new.

@@ -9,6 +9,7 @@ mod world;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_cc::feedback::{self, Value};
 use midspan_cc::{Config, Feedback};
-use midspan_ccload::{Change, Controls, Error, Kernel, Options, algorithms};
+use midspan_ccload::{Change, Controls, Error, Kernel, Options, Removal, algorithms};
 use midspan_sys::netns::Netns;
 use midspan_sys::socket::{congestion_control, tcp_info};
 use midspan_units::{Rate, Span, Time};
@@ -132,6 +133,75 @@ fn a_name_that_is_taken_is_refused() {
     transfer(&mut near, &mut far, 100_000);
 }
 
+/// Waits until a name that nobody holds is gone: the kernel takes a moment.
+fn wait_until_gone(world: &World, name: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while world.connect(name).is_ok() {
+        assert!(Instant::now() < deadline, "{name} is still there");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether a name is still there when one that nobody holds would be gone.
+fn stays(world: &World, name: &str) -> bool {
+    thread::sleep(Duration::from_millis(500));
+    world.connect(name).is_ok()
+}
+
+/// What two hold lasts as long as the one that lets go last, whoever registered it.
+#[test]
+fn a_control_that_others_hold_stays() {
+    let Some(world) = World::new() else { return };
+    let name = world.name("westwood");
+    let hold = || world.controls.hold(named("westwood"), &Options::default());
+    let first = hold().unwrap();
+    if !Kernel::running().unwrap().links {
+        // Before Linux 6.4 a registration belongs to nobody.
+        let error = hold().unwrap_err();
+        assert!(matches!(error, Error::NameTaken { .. }), "{error}");
+        return;
+    }
+    let second = hold().unwrap();
+    drop(first);
+    assert!(stays(&world, &name));
+    let third = hold().unwrap();
+    drop(second);
+    assert!(stays(&world, &name));
+    drop(third);
+    wait_until_gone(&world, &name);
+}
+
+/// Feedback reaches one map's controls: a name is not shared with somebody who brings another.
+#[test]
+fn one_with_feedback_of_its_own_is_not_shared() {
+    let Some(world) = World::new() else { return };
+    load(&world, "natcp", false);
+    let map = MapHandle::from_pinned_path(world.controls.feedback()).unwrap();
+    let hold = || world.controls.hold_with(named("natcp"), &Options::default(), map.as_fd());
+    let error = hold().unwrap_err();
+    assert!(matches!(error, Error::NameTaken { .. }), "{error}");
+    world.controls.unload(named("natcp")).unwrap();
+    assert_eq!(hold().unwrap().name(), world.name("natcp"));
+}
+
+/// A control is unloaded under somebody who holds it: that says so, and takes nothing away.
+#[test]
+fn unloading_one_that_others_hold() {
+    let Some(world) = World::new() else { return };
+    if !Kernel::running().unwrap().links {
+        return;
+    }
+    load(&world, "reno", false);
+    let held = world.controls.hold(named("reno"), &Options::default()).unwrap();
+    assert_eq!(world.controls.unload(named("reno")).unwrap(), Removal::Held);
+    assert!(stays(&world, held.name()));
+    let name = world.name("reno");
+    drop(held);
+    wait_until_gone(&world, &name);
+    load(&world, "reno", false);
+    assert_eq!(world.controls.unload(named("reno")).unwrap(), Removal::Gone);
+}
+
 #[test]
 fn without_a_bpf_file_system_it_says_so() {
     let controls = Controls::new("/proc/midspan", "none_");
@@ -230,11 +300,7 @@ fn killing_the_loader() {
             // Before Linux 6.4 a registration belongs to nobody.
             return;
         }
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while world.connect(&name).is_ok() {
-            assert!(Instant::now() < deadline, "{name} is still there");
-            thread::sleep(Duration::from_millis(20));
-        }
+        wait_until_gone(&world, &name);
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_cc::Config;
-use midspan_ccload::{Change, Error, Options};
+use midspan_ccload::{Change, Error, Kernel, Options, Removal};
 use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig};
 use midspan_path::{Link, LinkSpec, Traces};
 use midspan_sys::netlink::{Netlink, Route};
@@ -250,6 +250,24 @@ fn marks_outlive_a_replacement() {
     let path = Path::new(&world.name("me"), BASE_STATION, SLOW_RADIO);
     assert_eq!(load(&world), Change::Replaced);
     let map = marks_of(&world);
+    path.send_until(|sender| {
+        let (_, marks) = kept(&map, sender)?;
+        marks.iter().any(|mark| mark & WLA != 0).then_some(())
+    });
+}
+
+/// Who shares a control has its marks too, when those end that brought them.
+#[test]
+fn marks_stay_with_those_who_hold_the_control() {
+    let Some(world) = World::new() else { return };
+    if !Kernel::running().unwrap().links {
+        return;
+    }
+    load(&world);
+    let map = marks_of(&world);
+    let held = world.controls.hold(named("me"), &Options::default()).unwrap();
+    assert_eq!(world.controls.unload(named("me")).unwrap(), Removal::Held);
+    let path = Path::new(held.name(), BASE_STATION, SLOW_RADIO);
     path.send_until(|sender| {
         let (_, marks) = kept(&map, sender)?;
         marks.iter().any(|mark| mark & WLA != 0).then_some(())

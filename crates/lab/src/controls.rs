@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, bail};
 use midspan_assist::agent::FeedbackMap;
-use midspan_ccload::{Algorithm, Controls, Held, Options, PREFIX};
+use midspan_ccload::{Algorithm, Controls, Error, Held, Options, PREFIX};
 use midspan_scenario::{Cell, Scenario, Workload};
 
 /// Controls that are registered, and where they have feedback from. They go with this, or with this
@@ -17,31 +17,27 @@ pub(crate) struct HeldControls {
     pub(crate) feedback: Option<FeedbackMap>,
 }
 
-/// Registers the ones that the scenario names. One that is loaded already is left as it is.
+/// Has the ones registered that the scenario names. One that is there already is taken as it is, and stays
+/// for as long as this wants it.
 ///
 /// # Errors
 /// When there is none of such a name, or the kernel or the user's rights do not suffice.
 pub(crate) fn hold(scenario: &Scenario) -> Result<HeldControls> {
     let controls = Controls::default();
-    let status = controls.status();
+    let mut status = controls.status();
     let names = ours(scenario);
-    let loaded =
-        |name: &String| status.iter().any(|status| status.name == *name && status.registered);
-    let assisted = scenario.cells().iter().any(|cell| cell.spec.assisted().is_some());
-    let foreign = status.iter().find(|status| {
-        let wanted = names.contains(&status.name) && takes_feedback(&status.name);
-        wanted && status.registered && !status.loaded
-    });
-    if let Some(status) = foreign.filter(|_| assisted) {
+    status.retain(|status| names.contains(&status.name) && status.registered);
+    let with_feedback = || status.iter().filter(|status| takes_feedback(&status.name));
+    if let Some(status) = with_feedback().find(|status| !status.loaded) {
         bail!(
-            "`{}` is another program's, which feedback of this one would not reach: wait until it \
-             has ended",
+            "`{}` is another program's, with feedback of its own: wait until it has ended",
             status.name
         );
     }
+    let assisted = scenario.cells().iter().any(|cell| cell.spec.assisted().is_some());
     let feedback = if !assisted {
         None
-    } else if names.iter().any(|name| loaded(name) && takes_feedback(name)) {
+    } else if with_feedback().next().is_some() {
         // It has the machine's map, so the others take that too.
         let folder = controls.feedback();
         Some(FeedbackMap::pinned(folder.parent().unwrap_or(&folder)))
@@ -50,17 +46,26 @@ pub(crate) fn hold(scenario: &Scenario) -> Result<HeldControls> {
     };
     let feedback = feedback.transpose().context("no map for feedback can be had")?;
     let mut held = Vec::new();
-    for name in names.iter().filter(|name| !loaded(name)) {
+    for name in &names {
         let options = Options::default();
-        let control = Algorithm::named(&name[PREFIX.len()..])
-            .and_then(|algorithm| match &feedback {
-                Some(map) => controls.hold_with(algorithm, &options, map.as_fd()),
-                None => controls.hold(algorithm, &options),
-            })
-            .with_context(|| format!("the scenario names the congestion control `{name}`"))?;
-        held.push(control);
+        let algorithm = Algorithm::named(&name[PREFIX.len()..]).with_context(|| wanted(name))?;
+        let registered = status.iter().any(|status| status.name == *name);
+        let control = match feedback.as_ref().filter(|_| takes_feedback(name) && !registered) {
+            Some(map) => controls.hold_with(algorithm, &options, map.as_fd()),
+            None => controls.hold(algorithm, &options),
+        };
+        match control {
+            Ok(control) => held.push(control),
+            // Somebody has it who cannot be joined: then it is for as long as that one wants.
+            Err(Error::NameTaken { .. } | Error::NotPermitted) if registered => {}
+            Err(error) => return Err(error).with_context(|| wanted(name)),
+        }
     }
     Ok(HeldControls { _held: held, feedback })
+}
+
+fn wanted(name: &str) -> String {
+    format!("the scenario names the congestion control `{name}`")
 }
 
 /// Whether it is one of the `natcp` paper's.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use midspan_cc::{Config, HyStart};
-use midspan_ccload::{Algorithm, Change, Controls, Error, Kernel, Options, algorithms};
+use midspan_ccload::{Algorithm, Change, Controls, Error, Kernel, Options, Removal, algorithms};
 use midspan_units::Rate;
 
 use super::BadInput;
@@ -76,14 +76,14 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Load(arguments) => load(&controls, &arguments)?,
         Command::Unload(which) if which.all => {
-            for algorithm in controls.unload_all()? {
-                println!("{} is unloaded", controls.name_of(algorithm));
+            for (algorithm, removal) in controls.unload_all()? {
+                println!("{}", outcome(&controls.name_of(algorithm), removal));
             }
         }
         Command::Unload(which) => {
             for algorithm in which.algorithms()? {
-                controls.unload(algorithm).map_err(blame)?;
-                println!("{} is unloaded", controls.name_of(algorithm));
+                let removal = controls.unload(algorithm).map_err(blame)?;
+                println!("{}", outcome(&controls.name_of(algorithm), removal));
             }
         }
         Command::Status => status(&controls)?,
@@ -114,6 +114,15 @@ fn load(controls: &Controls, arguments: &Load) -> Result<()> {
         println!("{} is {done}", controls.name_of(algorithm));
     }
     Ok(())
+}
+
+fn outcome(name: &str, removal: Removal) -> String {
+    match removal {
+        Removal::Gone => format!("{name} is unloaded"),
+        Removal::Held => {
+            format!("{name} is unloaded, and stays until the last process ends that uses it")
+        }
+    }
 }
 
 fn status(controls: &Controls) -> Result<()> {
