@@ -35,6 +35,8 @@ pub(super) enum Contender {
     Haproxy,
     /// HAProxy with splicing, large buffers and pipes, a thread and a listener per core.
     HaproxyTuned,
+    /// The same, but splicing always, and not only what it takes for a fast flow.
+    HaproxySplicing,
     /// nginx with nothing set that need not be.
     Nginx,
     /// nginx with large buffers, a process and a listener per core.
@@ -42,13 +44,14 @@ pub(super) enum Contender {
 }
 
 impl Contender {
-    pub(super) const ALL: [Contender; 8] = [
+    pub(super) const ALL: [Contender; 9] = [
         Contender::Midspan,
         Contender::MidspanTransparent,
         Contender::Baseline,
         Contender::BaselineTransparent,
         Contender::Haproxy,
         Contender::HaproxyTuned,
+        Contender::HaproxySplicing,
         Contender::Nginx,
         Contender::NginxTuned,
     ];
@@ -61,6 +64,7 @@ impl Contender {
             Contender::BaselineTransparent => "baseline, transparent",
             Contender::Haproxy => "HAProxy, as shipped",
             Contender::HaproxyTuned => "HAProxy, tuned",
+            Contender::HaproxySplicing => "HAProxy, splicing",
             Contender::Nginx => "nginx, as shipped",
             Contender::NginxTuned => "nginx, tuned",
         }
@@ -93,8 +97,8 @@ impl Contender {
         };
         match self {
             _ if self.is_midspan() || self.is_baseline() => true,
-            Contender::Haproxy | Contender::HaproxyTuned => works("haproxy"),
-            _ => works("nginx"),
+            Contender::Nginx | Contender::NginxTuned => works("nginx"),
+            _ => works("haproxy"),
         }
     }
 
@@ -108,15 +112,11 @@ impl Contender {
             Contender::MidspanTransparent | Contender::BaselineTransparent => {
                 format!("clients = [\"{}\"]\ninterception = \"bpf\"\npin = false\n", world::CLIENTS)
             }
-            Contender::Haproxy => include_str!("../../peers/haproxy.cfg")
-                .replace("@LISTEN@", &listen.to_string())
-                .replace("@TO@", &to.to_string()),
-            Contender::HaproxyTuned => include_str!("../../peers/haproxy-tuned.cfg")
-                .replace("@LISTEN@", &listen.to_string())
-                .replace("@TO@", &to.to_string())
-                .replace("@CORES@", &cores.to_string()),
-            Contender::Nginx | Contender::NginxTuned => {
-                let text = match self {
+            peer => {
+                let text = match peer {
+                    Contender::Haproxy => include_str!("../../peers/haproxy.cfg"),
+                    Contender::HaproxyTuned => include_str!("../../peers/haproxy-tuned.cfg"),
+                    Contender::HaproxySplicing => include_str!("../../peers/haproxy-splicing.cfg"),
                     Contender::Nginx => include_str!("../../peers/nginx.conf"),
                     _ => include_str!("../../peers/nginx-tuned.conf"),
                 };
@@ -155,7 +155,7 @@ impl Running {
                 command
             }
             // It has no setting for what nginx and Midspan do by themselves.
-            Contender::HaproxyTuned => {
+            Contender::HaproxyTuned | Contender::HaproxySplicing => {
                 let mut command = process::command("nice");
                 command.args(["-n", "-10", "haproxy", "-db", "-f"]).arg(&path);
                 command

@@ -44,6 +44,8 @@ pub(super) fn said(figure: Figure, values: &[f64]) -> String {
 }
 
 const OWN: [Contender; 2] = [Contender::Midspan, Contender::MidspanTransparent];
+/// The settings that goals are set against. What HAProxy does when it splices always has none: it is in the
+/// tables.
 const HAPROXY: [Contender; 2] = [Contender::Haproxy, Contender::HaproxyTuned];
 const NGINX: [Contender; 2] = [Contender::Nginx, Contender::NginxTuned];
 
@@ -135,7 +137,8 @@ const GOALS: [Goal; 10] = {
 };
 
 fn goals(runs: &[Run], figures: &[Figure]) -> String {
-    let mut text = String::from("goals, against the stronger setting of each peer\n");
+    let mut text =
+        String::from("goals, against the stronger of each peer as shipped and as tuned\n");
     for goal in GOALS.iter().filter(|goal| figures.contains(&goal.figure)) {
         for own in OWN {
             let peers = goal.peers.iter().copied().flatten();
