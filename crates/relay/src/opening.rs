@@ -1,8 +1,13 @@
-//! What a client's SYN says that the kernel does not tell otherwise.
+//! What a client's SYN says that the kernel does not tell otherwise, or not as cheaply.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The SYN that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Opening {
+    /// Whom it is for. None if it does not say all that an address has, which is so within a link
+    /// (RFC 4007, 6).
+    pub(crate) server: Option<SocketAddr>,
     /// Code point of its packet.
     pub(crate) dscp: u8,
     /// It offers MPTCP (RFC 8684).
@@ -39,19 +44,26 @@ impl Opening {
     }
 
     fn parse(headers: &[u8]) -> Option<Opening> {
-        let (traffic_class, end, tcp) = match headers.first()? >> 4 {
+        let (traffic_class, end, tcp, server) = match headers.first()? >> 4 {
             4 => {
                 let length = usize::from(headers[0] & 15) * 4;
-                (*headers.get(1)?, length_at(headers, 2)?, headers.get(length..)?)
+                let server: [u8; 4] = headers.get(16..20)?.try_into().ok()?;
+                let server = Some(IpAddr::from(Ipv4Addr::from(server)));
+                (headers[1], pair_at(headers, 2)?.into(), headers.get(length..)?, server)
             }
             6 => {
                 let class = u16::from_be_bytes([headers[0], *headers.get(1)?]) >> 4;
-                let tcp = behind_extensions(*headers.get(6)?, headers.get(40..)?)?;
-                (class as u8, 40 + length_at(headers, 4)?, tcp)
+                let server: [u8; 16] = headers.get(24..40)?.try_into().ok()?;
+                let server = Ipv6Addr::from(server);
+                let server = (!server.is_unicast_link_local()).then_some(server.into());
+                let tcp = behind_extensions(headers[6], headers.get(40..)?)?;
+                (class as u8, 40 + usize::from(pair_at(headers, 4)?), tcp, server)
             }
             _ => return None,
         };
-        let mut opening = Opening { dscp: traffic_class >> 2, ..Opening::default() };
+        let port = pair_at(tcp, 2)?;
+        let server = server.map(|address| SocketAddr::new(address, port));
+        let mut opening = Opening { server, dscp: traffic_class >> 2, ..Opening::default() };
         let length = usize::from(tcp.get(12)? >> 4) * 4;
         opening.data = end > headers.len() - tcp.len() + length;
         for kind in Options(tcp.get(20..length)?) {
@@ -70,9 +82,9 @@ impl Opening {
     }
 }
 
-/// The packet's length, or what is called so, where the header has it.
-fn length_at(headers: &[u8], offset: usize) -> Option<usize> {
-    Some(usize::from(u16::from_be_bytes([*headers.get(offset)?, *headers.get(offset + 1)?])))
+/// Two bytes of a header: a length, or a port.
+fn pair_at(header: &[u8], offset: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*header.get(offset)?, *header.get(offset + 1)?]))
 }
 
 /// The TCP header behind IPv6's extension headers (RFC 8200, 4).
@@ -123,19 +135,26 @@ mod tests {
     #[test]
     fn reads_both_versions() {
         let v4 = bytes(&[IPV4, TCP, USUAL].concat());
-        assert_eq!(Opening::of(&v4), Opening { dscp: 46, ..Opening::default() });
+        let server = |address: &str| Some(address.parse().unwrap());
+        let usual = Opening { dscp: 46, server: server("127.0.0.1:47157"), ..Opening::default() };
+        assert_eq!(Opening::of(&v4), usual);
         // One more byte than there are headers.
         let mut longer = v4.clone();
         longer[3] += 1;
-        assert_eq!(Opening::of(&longer), Opening { dscp: 46, data: true, ..Opening::default() });
+        assert_eq!(Opening::of(&longer), Opening { data: true, ..usual });
         // With a hop-by-hop and a destination header.
         let v6 = "6b80 0000 0038 0040 00000000000000000000000000000001 \
             00000000000000000000000000000001 3c00 0104 0000 0000 0600 0104 0000 0000";
         let v6 = bytes(&[v6, TCP, USUAL].concat());
-        assert_eq!(Opening::of(&v6), Opening { dscp: 46, ..Opening::default() });
+        let usual = Opening { server: server("[::1]:47157"), ..usual };
+        assert_eq!(Opening::of(&v6), usual);
         let mut longer = v6.clone();
         longer[5] += 1;
-        assert_eq!(Opening::of(&longer), Opening { dscp: 46, data: true, ..Opening::default() });
+        assert_eq!(Opening::of(&longer), Opening { data: true, ..usual });
+        // Whose link is not in it.
+        let mut local = v6.clone();
+        (local[24], local[25]) = (0xfe, 0x80);
+        assert_eq!(Opening::of(&local), Opening { server: None, ..usual });
     }
 
     #[test]

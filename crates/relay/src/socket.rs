@@ -384,15 +384,15 @@ pub(crate) fn accept(listener: &Listener) -> Result<Accepted, NotAccepted> {
             _ => NotAccepted::Failed,
         })?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-    let server = match &listener.forward {
-        Some(forward) => forward.to.first().copied(),
-        None => address_of(&socket),
-    };
     let mptcp = listener.mptcp && is_mptcp(&socket).map_err(|_| NotAccepted::Failed)?;
     let opening = match midspan_sys::socket::saved_syn(&socket, &mut [0; opening::LONGEST]) {
         Ok(Some(headers)) => Opening::of(headers),
         // Answered with a SYN cookie, or by an MPTCP listener, neither of which keeps anything.
         Ok(None) | Err(_) => Opening::default(),
+    };
+    let server = match &listener.forward {
+        Some(forward) => forward.to.first().copied(),
+        None => opening.server.or_else(|| address_of(&socket)),
     };
     match (client, server) {
         (Some(client), Some(server)) => {

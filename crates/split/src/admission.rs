@@ -114,14 +114,15 @@ impl<C: Eq + Hash> Ledger<C> {
     }
 }
 
-/// Whether a worker that has `own` of `all` flows should go on taking the connections that arrive on its
-/// own processor, which is cheapest, rather than a like share of all: as long as that leaves it with not
-/// much more than an even share among the `workers`.
-pub const fn takes_nearby(own: u64, all: u64, workers: u64) -> bool {
+/// Whether a worker that has `own` of `all` flows should take the connections that arrive on its own
+/// processor, which is cheapest, rather than a like share of all: as long as that leaves it with not
+/// much more than an even share among the `workers`. One that `does` not do so begins again when it
+/// has no more than that, so that it does not change its mind with every flow.
+pub const fn takes_nearby(does: bool, own: u64, all: u64, workers: u64) -> bool {
     /// Flows more than an even share that always are too few to matter.
     const FEW: u64 = 4;
     let even = all / workers;
-    own <= even + even / 4 + FEW
+    own <= if does { even + even / 4 + FEW } else { even }
 }
 
 /// Bytes of buffers in use, against a limit.
@@ -187,11 +188,14 @@ mod tests {
 
     #[test]
     fn whoever_has_too_much_leaves_what_is_nearby_to_the_others() {
-        assert!(takes_nearby(4, 4, 2));
-        assert!(!takes_nearby(16, 16, 2));
-        assert!(takes_nearby(600, 1000, 2));
-        assert!(!takes_nearby(700, 1000, 2));
-        assert!(takes_nearby(1000, 1000, 1));
+        assert!(takes_nearby(true, 4, 4, 2));
+        assert!(!takes_nearby(true, 16, 16, 2));
+        assert!(takes_nearby(true, 600, 1000, 2));
+        assert!(!takes_nearby(true, 700, 1000, 2));
+        assert!(takes_nearby(true, 1000, 1000, 1));
+        assert!(!takes_nearby(false, 600, 1000, 2));
+        assert!(takes_nearby(false, 500, 1000, 2));
+        assert!(takes_nearby(false, 0, 0, 2));
     }
 
     #[test]

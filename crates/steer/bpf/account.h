@@ -143,17 +143,13 @@ static __always_inline struct opening *pending(const struct connection *connecti
 	return opening;
 }
 
-/* The account of a packet from a client. */
-static __always_inline struct flow *flow_from_client(const struct connection *connection,
-						     const struct packet *packet, bool confirmed,
-						     __u64 now)
+/* The account that a packet from a client begins. */
+static __always_inline struct flow *begun_by_client(const struct connection *connection,
+						    const struct packet *packet, bool confirmed,
+						    __u64 now)
 {
-	struct flow *flow = bpf_map_lookup_elem(&flows, connection);
-	struct opening *opening;
+	struct opening *opening = pending(connection, confirmed, now);
 
-	if (flow)
-		return flow;
-	opening = pending(connection, confirmed, now);
 	if (!opening || !(packet->flags & TCP_ACK) || packet->flags & (TCP_SYN | TCP_RST))
 		return NULL;
 	/* The client was answered in the server's name, maybe before the server has answered, and may
@@ -170,17 +166,13 @@ static __always_inline struct flow *flow_from_client(const struct connection *co
 	return NULL;
 }
 
-/* The account of a packet from a server. */
-static __always_inline struct flow *flow_from_server(const struct connection *connection,
-						     const struct packet *packet, bool confirmed,
-						     bool connecting, __u64 now)
+/* The account that a packet from a server begins. */
+static __always_inline struct flow *begun_by_server(const struct connection *connection,
+						    const struct packet *packet, bool confirmed,
+						    bool connecting, __u64 now)
 {
-	struct flow *flow = bpf_map_lookup_elem(&flows, connection);
-	struct opening *opening;
+	struct opening *opening = pending(connection, confirmed, now);
 
-	if (flow)
-		return flow;
-	opening = pending(connection, confirmed, now);
 	if (!opening || !(packet->flags & TCP_ACK))
 		return NULL;
 	if (packet->flags & TCP_SYN) {
@@ -197,20 +189,31 @@ static __always_inline struct flow *flow_from_server(const struct connection *co
  * host's has established; `connecting`: that one is about to. */
 static __always_inline void account(const struct packet *packet, bool confirmed, bool connecting)
 {
-	struct connection connection = connection_from_client(packet);
+	struct connection up = connection_from_client(packet);
+	struct connection down = connection_from_server(packet);
+	const struct connection *connection = &up;
 	__u64 now = bpf_ktime_get_ns();
 	struct flow *flow;
 
-	flow = flow_from_client(&connection, packet, confirmed, now);
-	if (flow) {
-		pass(flow, &flow->up, packet, RESET_BY_CLIENT, now);
-	} else {
-		connection = connection_from_server(packet);
-		flow = flow_from_server(&connection, packet, confirmed, connecting, now);
-		if (!flow)
-			return;
-		pass(flow, &flow->down, packet, RESET_BY_SERVER, now);
+	/* Nearly all packets are of a connection that is known. */
+	flow = bpf_map_lookup_elem(&flows, &up);
+	if (!flow) {
+		flow = bpf_map_lookup_elem(&flows, &down);
+		if (flow)
+			connection = &down;
 	}
+	if (!flow)
+		flow = begun_by_client(&up, packet, confirmed, now);
+	if (!flow) {
+		flow = begun_by_server(&down, packet, confirmed, connecting, now);
+		connection = &down;
+	}
+	if (!flow)
+		return;
+	if (connection == &up)
+		pass(flow, &flow->up, packet, RESET_BY_CLIENT, now);
+	else
+		pass(flow, &flow->down, packet, RESET_BY_SERVER, now);
 	if (flow->ending != OPEN)
-		bpf_map_delete_elem(&flows, &connection);
+		bpf_map_delete_elem(&flows, connection);
 }

@@ -173,7 +173,7 @@ fn default_port() -> u16 {
 }
 
 const fn default_nice() -> i32 {
-    -3
+    -10
 }
 
 fn default_mark() -> u32 {

@@ -49,7 +49,7 @@ impl Worker {
     pub(super) fn balance(&mut self) {
         let Some((processor, nearby)) = self.processor else { return };
         let (own, all) = (self.flows.len() as u64, self.shared.ledger().flows().into());
-        let wanted = takes_nearby(own, all, self.shared.ends.len() as u64);
+        let wanted = takes_nearby(nearby, own, all, self.shared.ends.len() as u64);
         if wanted == nearby {
             return;
         }

@@ -174,10 +174,10 @@ impl Worker {
         let mut now = None;
         while let Some(&(at, due, key)) = self.doubts.front() {
             let connecting = self.flows.get_mut(key).filter(|flow| flow.is_due(due));
-            let server = connecting.and_then(|flow| socket::server_of(flow.fd(Leg::Client)));
-            if server.is_some() && *now.get_or_insert_with(Instant::now) < at {
+            if connecting.is_some() && *now.get_or_insert_with(Instant::now) < at {
                 break;
             }
+            let server = connecting.and_then(|flow| socket::server_of(flow.fd(Leg::Client)));
             self.doubts.pop_front();
             if let (Some(server), Some(slot)) = (server, &self.slot) {
                 self.counters().doubts.add(1);

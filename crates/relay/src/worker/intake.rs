@@ -28,8 +28,14 @@ const ACCEPTS: usize = 64;
 /// How long a listener rests when the system has no room for its connections.
 const REST: Duration = Duration::from_millis(10);
 impl Worker {
-    /// Takes what waits at a listener, up to a fair share; epoll tells again of the rest.
-    pub(super) fn accept(&mut self, listener: usize) {
+    /// Takes what waits at the listeners, up to a fair share; epoll tells again of the rest.
+    pub(super) fn accept(&mut self) {
+        while let Some(listener) = self.waiting_at.pop() {
+            self.accept_at(listener);
+        }
+    }
+
+    fn accept_at(&mut self, listener: usize) {
         for _ in 0..ACCEPTS {
             let Some(listener) = self.listeners.get(listener) else { return };
             let forward = listener.forward.clone();
