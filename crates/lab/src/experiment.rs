@@ -172,6 +172,9 @@ pub fn read_traces(scenario: &Scenario, directory: &Path) -> Result<Traces> {
 
 /// What of a cell cannot be run live: curl has one connection for each page and one request on it.
 fn not_live(spec: &CellSpec) -> Option<&'static str> {
+    if spec.relay.shared.is_some() {
+        return Some("a relay's shared buffer is");
+    }
     let page = match &spec.workload {
         Workload::Page(page) => page,
         Workload::Video(_) => return Some("videos are"),

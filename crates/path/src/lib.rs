@@ -20,6 +20,7 @@ mod direction;
 mod element;
 mod link;
 pub mod lte;
+mod mmwave;
 mod packet;
 #[cfg(test)]
 mod properties;
@@ -39,10 +40,11 @@ pub use cellular::CellularSpec;
 pub use counters::Counters;
 pub use direction::Direction;
 pub use element::{
-    GilbertElliottSpec, LateSpec, LossSpec, PolicerSpec, RadioSpec, RateSpec, Retransmit, RlcSpec,
-    TraceSpec, WlaSpec,
+    GilbertElliottSpec, LateSpec, LossSpec, MmWaveSpec, Node, PolicerSpec, RadioSpec, RateSpec,
+    Retransmit, RlcSpec, TraceSpec, WlaSpec,
 };
 pub use link::{Link, LinkSpec, Path, Way, base_rtt};
+pub use mmwave::BlockageSpec;
 pub use packet::{Ecn, Packet};
 pub use queue::QueueSpec;
 pub use radio::{ChannelSpec, Modulation};

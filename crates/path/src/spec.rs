@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::element::{
-    AnyElement, Delay, GilbertElliott, GilbertElliottSpec, Late, LateSpec, Loss, LossSpec, Policer,
-    PolicerSpec, Radio, RadioSpec, RateLink, RateSpec, Rlc, RlcSpec, TraceLink, TraceSpec, Wla,
-    WlaSpec,
+    AnyElement, Delay, GilbertElliott, GilbertElliottSpec, Late, LateSpec, Loss, LossSpec, MmWave,
+    MmWaveSpec, Policer, PolicerSpec, Radio, RadioSpec, RateLink, RateSpec, Rlc, RlcSpec,
+    TraceLink, TraceSpec, Wla, WlaSpec,
 };
 use crate::radio::Bearer;
 use crate::random::Random;
@@ -39,6 +39,9 @@ pub enum ElementSpec {
     /// A base station that marks acknowledgements when the `radio` of the other direction is in
     /// trouble. Keeps order.
     Wla(WlaSpec),
+    /// The downlink of a UE with a master node and a secondary one of millimetre waves. Keeps order.
+    #[serde(rename = "mmwave")]
+    MmWave(MmWaveSpec),
 }
 
 impl ElementSpec {
@@ -55,6 +58,7 @@ impl ElementSpec {
             ElementSpec::Policer(_) => "policer",
             ElementSpec::Radio(_) => "radio",
             ElementSpec::Wla(_) => "wla",
+            ElementSpec::MmWave(_) => "mmwave",
         }
     }
 
@@ -73,6 +77,7 @@ impl ElementSpec {
             ElementSpec::Delay(delay) => *delay,
             ElementSpec::Rlc(spec) => spec.slot,
             ElementSpec::Radio(spec) => spec.slot,
+            ElementSpec::MmWave(spec) => spec.base_delay(),
             _ => Span::ZERO,
         }
     }
@@ -86,6 +91,7 @@ impl ElementSpec {
             ElementSpec::Policer(spec) => spec.check(),
             ElementSpec::Radio(spec) => spec.check(),
             ElementSpec::Wla(spec) => spec.check(),
+            ElementSpec::MmWave(spec) => spec.check(),
             ElementSpec::Delay(_) | ElementSpec::Loss(_) | ElementSpec::Late(_) => Ok(()),
         }
     }
@@ -147,6 +153,7 @@ pub(crate) fn build<P: Packet>(
             }
             ElementSpec::Policer(spec) => AnyElement::Policer(Policer::new(*spec)),
             ElementSpec::Radio(spec) => AnyElement::Radio(Box::new(Radio::new(*spec, random))),
+            ElementSpec::MmWave(spec) => AnyElement::MmWave(Box::new(MmWave::new(*spec, random))),
             ElementSpec::Wla(wla) => {
                 let alone = || SpecError::new(index, spec, WlaSpec::ALONE.to_owned());
                 AnyElement::Wla(Wla::new(*wla, bearer.ok_or_else(alone)?.clone()))

@@ -16,6 +16,11 @@ pub struct Relay {
     /// What the relay may hold of a flow in each direction, beside the sockets' own buffers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<ByteSize>,
+    /// All that it may have of a flow in each direction, from coming in until it is acknowledged at the far
+    /// side: the receive window is what is left of it (paper `mmwave`, equation 3). In place of `buffer` and
+    /// of the sockets' buffers. Simulated only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<ByteSize>,
 }
 
 /// One leg's sockets; what is absent is left to the MEC's kernel.

@@ -1,6 +1,6 @@
 //! The split relay: two sockets on the MEC, and between them the decisions of the live relay.
 
-use midspan_split::{Cause, Flow, Leg, PerLeg, Verdict, Watermarks};
+use midspan_split::{Cause, Flow, Leg, PerLeg, ReceiveWindow, Verdict, Watermarks};
 use midspan_tcp::{Endpoint, Stage};
 
 use crate::world::{Setup, Socket, SocketId, User, World};
@@ -13,6 +13,8 @@ pub(crate) struct Splitter {
     legs: PerLeg<Option<SocketId>>,
     /// What the server leg is opened with, and what it leads to, until it is.
     onward: Option<Box<(Setup, (Setup, User))>>,
+    /// The windows that it advertises on each leg, where sockets do not decide: client, server.
+    windows: Option<[ReceiveWindow; 2]>,
     /// Whatever it held is given up.
     over: bool,
 }
@@ -24,8 +26,14 @@ impl Splitter {
             flow: Flow::new(marks),
             legs: PerLeg::default(),
             onward: Some(Box::new((server_leg, server))),
+            windows: None,
             over: false,
         }
+    }
+
+    /// All that it may have of a direction is `buffer` bytes, sockets' buffers included.
+    pub(crate) fn share(&mut self, buffer: u64, mss: u32) {
+        self.windows = Some([ReceiveWindow::new(buffer, u64::from(mss)); 2]);
     }
 
     /// The sockets of its legs.
@@ -58,6 +66,7 @@ impl Splitter {
             Verdict::Close => Some(false),
             Verdict::Abort(_) => Some(true),
         };
+        Splitter::advertise(world, number);
         for leg in Leg::BOTH {
             let Some(id) = world.flows[number].legs[leg] else { continue };
             if abort == Some(true)
@@ -69,6 +78,24 @@ impl Splitter {
             world.flush(id);
         }
         world.flows[number].over = abort.is_some();
+    }
+
+    /// Of a shared buffer the window of each leg is what is left when all is counted that came in there and
+    /// is not acknowledged on the other one.
+    fn advertise(world: &mut World, number: usize) {
+        let Some(mut windows) = world.flows[number].windows else { return };
+        for (window, leg) in windows.iter_mut().zip([Leg::Client, Leg::Server]) {
+            let far = endpoint(world, number, leg.other());
+            let acknowledged = far.map_or(0, |far| far.acknowledged());
+            if let Some(near) = endpoint(world, number, leg)
+                && near.stage() == Stage::Established
+            {
+                let received = near.received();
+                let open = window.advertise(received, received.saturating_sub(acknowledged));
+                near.set_receive_window(Some(open));
+            }
+        }
+        world.flows[number].windows = Some(windows);
     }
 
     /// The client is connected: so is the server to be.

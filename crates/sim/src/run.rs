@@ -4,7 +4,7 @@ use midspan_path::{Counters, Path, SpecError, Traces};
 use midspan_scenario::record::{LegRecord, Measurement, TransferRecord, Variant};
 use midspan_scenario::{Bulk, CellSpec, Direction, Place, Transfer, Workload};
 use midspan_split::Watermarks;
-use midspan_units::{Span, Time};
+use midspan_units::{ByteSize, Span, Time};
 
 use crate::application::{Application, Receive, Send, Sink};
 use crate::assist::NetAssist;
@@ -31,9 +31,6 @@ pub enum Error {
     /// NetAssist without a radio link to tell of.
     #[error("feedback needs a trace on the access link, which is not there")]
     NoRadio,
-    /// Something else of which there is no model.
-    #[error("{0} is not simulated; run it live")]
-    NotModelled(&'static str),
     /// A connection did not open, or broke.
     #[error("{what} {number}: {why}")]
     Connection {
@@ -148,15 +145,22 @@ impl Run<'_> {
             return Ok(Connection { client, server: Some(server), flow: None });
         }
         let relay = &self.spec.relay;
-        let client_leg = setup::of_leg(&relay.client_leg, &hosts.mec)?;
-        let server_leg = setup::of_leg(&relay.server_leg, &hosts.mec)?;
-        let buffer = relay.buffer.map_or(RELAY_BUFFER, |size| size.as_bytes());
+        let mut client_leg = setup::of_leg(&relay.client_leg, &hosts.mec)?;
+        let mut server_leg = setup::of_leg(&relay.server_leg, &hosts.mec)?;
+        for leg in [&mut client_leg, &mut server_leg] {
+            setup::share(relay.shared, leg);
+        }
+        let mss = client_leg.config.mss;
+        let buffer = relay.shared.or(relay.buffer).map_or(RELAY_BUFFER, ByteSize::as_bytes);
         let flow = self.world.flows.len();
         self.world.flows.push(Splitter::new(
             Watermarks::up_to(buffer),
             server_leg,
             (service, server),
         ));
+        if relay.shared.is_some() {
+            self.world.flows[flow].share(buffer, mss);
+        }
         let (client, leg) = self.world.connect((ue, client), (client_leg, User::Relay(flow)));
         self.world.flows[flow].set_client_leg(leg);
         Ok(Connection { client, server: None, flow: Some(flow) })

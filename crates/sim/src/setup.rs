@@ -20,21 +20,30 @@ pub(crate) const RELAY_BUFFER: u64 = 1 << 20;
 
 /// A socket of `host`, as its kernel sets it up.
 pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
-    if !spec.sack {
-        return Err(Error::NotModelled("a host without selective acknowledgements"));
-    }
     let memory = |memory: TcpMemory| Memory { initial: memory.initial, max: memory.max };
-    Ok(Setup {
+    let mut setup = Setup {
         host,
         config: Config {
             tcp_rmem: memory(spec.buffers.rmem),
             tcp_wmem: memory(spec.buffers.wmem),
             rto_min: spec.rto_min.unwrap_or(Config::default().rto_min),
+            tcp_sack: spec.sack,
             tcp_ecn: if spec.ecn { EcnMode::Active } else { EcnMode::Passive },
             ..Config::default()
         },
         control: control(&spec.congestion_control)?,
-    })
+    };
+    suit(&mut setup);
+    Ok(setup)
+}
+
+/// What the glue of a congestion control sets in the kernel. TCP-ME sends packets one by one, as a policer
+/// whose bucket holds one drops the second of two, and has the first ten paced as well.
+fn suit(setup: &mut Setup) {
+    if setup.control.name() == "me" {
+        setup.config.tcp_min_tso_segs = 1;
+        setup.config.initcwnd = 1;
+    }
 }
 
 /// A socket of the relay's, on the MEC: what the leg leaves open is the host's choice.
@@ -42,6 +51,7 @@ pub(crate) fn of_leg(leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
     let mut setup = of_host(MEC, spec)?;
     if let Some(name) = &leg.congestion_control {
         setup.control = control(name)?;
+        suit(&mut setup);
     }
     let bytes = |size: Option<ByteSize>| {
         size.map(|size| u32::try_from(size.as_bytes()).unwrap_or(u32::MAX / 2))
@@ -51,6 +61,15 @@ pub(crate) fn of_leg(leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
     setup.config.tcp_notsent_lowat = bytes(leg.notsent_lowat);
     setup.config.tcp_nodelay = true;
     Ok(setup)
+}
+
+/// A socket of a relay whose buffer is shared takes all that comes, and all that is to go.
+pub(crate) fn share(buffer: Option<ByteSize>, setup: &mut Setup) {
+    if let Some(buffer) = buffer {
+        let bytes = u32::try_from(buffer.as_bytes()).unwrap_or(u32::MAX / 2);
+        setup.config.so_rcvbuf = Some(bytes);
+        setup.config.so_sndbuf = Some(bytes);
+    }
 }
 
 /// CUBIC as Linux has it.

@@ -24,8 +24,7 @@ pub enum EcnMode {
 /// How an endpoint is set up: Linux's sysctls and socket options under their own names, with
 /// Linux's defaults (6.1).
 ///
-/// Window scaling, timestamps (RFC 7323) and SACK (RFC 2018) with D-SACK (RFC 2883) are always on,
-/// as they are by default.
+/// Window scaling and timestamps (RFC 7323) are always on, as they are by default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Greatest payload of a packet: the path's MTU less 52 bytes of headers.
@@ -48,6 +47,9 @@ pub struct Config {
     pub so_max_pacing_rate: Option<Rate>,
     /// `tcp_ecn`.
     pub tcp_ecn: EcnMode,
+    /// `tcp_sack`: SACK (RFC 2018) with D-SACK (RFC 2883), if the peer has it too; NewReno (RFC 6582)
+    /// without.
+    pub tcp_sack: bool,
     /// `tcp_frto`: detection of spurious timeouts (RFC 5682).
     pub tcp_frto: bool,
     /// `tcp_reordering`: packets that must be SACKed before the reordering window closes.
@@ -94,6 +96,7 @@ impl Default for Config {
             tcp_nodelay: false,
             so_max_pacing_rate: None,
             tcp_ecn: EcnMode::Passive,
+            tcp_sack: true,
             tcp_frto: true,
             tcp_reordering: 3,
             tcp_early_retrans: true,

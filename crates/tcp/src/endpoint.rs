@@ -278,6 +278,7 @@ impl Endpoint {
         self.peer_scale = syn.window_scale;
         self.recent = syn.timestamps.0;
         self.config.mss = self.config.mss.min(u32::from(syn.mss));
+        self.config.tcp_sack &= syn.sack_permitted;
     }
 
     fn establish(&mut self, now: Time, segment: &Segment, ecn: bool) {
@@ -289,8 +290,8 @@ impl Endpoint {
         let shift = if segment.syn { 0 } else { self.peer_scale };
         let edge = 1 + (u64::from(segment.window) << shift);
         let sample = (self.handshake.sent == 1).then(|| now.since(self.handshake.first));
-        self.sender.establish(now, self.config.mss, edge, sample, ecn);
-        self.receiver.establish(now, self.config.mss);
+        self.sender.establish(now, &self.config, edge, sample, ecn);
+        self.receiver.establish(now, &self.config);
     }
 
     fn receive_synchronized(&mut self, now: Time, segment: &Segment) {
@@ -474,6 +475,7 @@ impl Endpoint {
             // What options take of each packet is not told.
             mss: self.config.mss.min(u32::from(u16::MAX)) as u16,
             window_scale: self.receiver.scale(),
+            sack_permitted: self.config.tcp_sack,
             syn: true,
             ack_flag: answer,
             ece,

@@ -21,6 +21,8 @@ pub struct Segment {
     pub mss: u16,
     /// Window scale option (RFC 7323); on a SYN only.
     pub window_scale: u8,
+    /// SACK permitted (RFC 2018); on a SYN only.
+    pub sack_permitted: bool,
     /// How many SACK blocks there are.
     pub sack_count: u8,
     /// SYN.

@@ -26,6 +26,7 @@ impl Sender {
             window: 32_792,
             window_scale: 10,
             timestamps: (1, 0),
+            sack_permitted: true,
             ..Segment::default()
         };
         let now = Time::ZERO + Span::from_secs(1);
@@ -154,6 +155,48 @@ fn four_losses_of_ten() {
     sender.ack(Span::ZERO, 10_000, &[]);
     sender.now += millis(10);
     assert_eq!(sender.write(10_000).len(), 7);
+}
+
+/// RFC 6582: of twelve the first and the fourth are lost. Three duplicate acknowledgements repair the
+/// first, a partial acknowledgement tells of the other at once; acknowledgements of needless
+/// repetitions afterwards repair nothing.
+#[test]
+fn two_losses_of_twelve_without_sack() {
+    let config = Config { tcp_sack: false, initcwnd: 12, ..Config::default() };
+    let mut sender = Sender::new(config, millis(100));
+    assert_eq!(sender.write(12_000).len(), 12);
+    assert_eq!(sender.ack(millis(110), 0, &[]), []);
+    assert_eq!(sender.ack(millis(10), 0, &[]), []);
+    assert_eq!(sender.ack(millis(10), 0, &[]), [(0, 1000)]);
+    assert_eq!(sender.endpoint.info().state, State::Recovery);
+    for _ in 0..7 {
+        assert_eq!(sender.ack(millis(1), 0, &[]), []);
+    }
+    assert_eq!(sender.endpoint.info().in_flight, 2, "the first again, and the fourth");
+    assert_eq!(sender.ack(millis(100), 3000, &[]), [(3000, 1000)]);
+    assert_eq!(sender.ack(millis(100), 12_000, &[]), []);
+    let info = sender.endpoint.info();
+    assert_eq!((info.state, info.cwnd, info.retransmissions), (State::Open, 8, 2));
+    assert_eq!(sender.write(8000).len(), 8);
+    for _ in 0..3 {
+        assert_eq!(
+            sender.ack(millis(10), 12_000, &[]),
+            [],
+            "nothing of after the repair is acknowledged"
+        );
+    }
+}
+
+/// Without SACK there are no tail loss probes (RFC 8985, section 7): the timeout repairs.
+#[test]
+fn a_lost_tail_without_sack_waits_for_the_timeout() {
+    let mut sender = Sender::new(Config { tcp_sack: false, ..Config::default() }, millis(50));
+    assert_eq!(sender.write(10_000).len(), 10);
+    sender.ack(millis(50), 8000, &[]);
+    sender.now = sender.endpoint.poll_timeout().unwrap();
+    sender.endpoint.on_timer(sender.now);
+    assert_eq!(sender.sent(), [(8000, 1000)]);
+    assert_eq!(sender.endpoint.info().timeouts, 1);
 }
 
 /// RFC 8985, section 7: the tail of a flight is probed for after two round trips, by a repetition of

@@ -115,8 +115,9 @@ fn run(path: Path, wish: Wish, config: &Config, name: &str) -> (usize, Time) {
     (pair.log.len(), pair.now)
 }
 
-fn config(mss: u32, buffers: Option<u32>, lowat: bool) -> Config {
+fn config(mss: u32, buffers: Option<u32>, lowat: bool, sack: bool) -> Config {
     Config {
+        tcp_sack: sack,
         mss,
         so_rcvbuf: buffers,
         so_sndbuf: buffers,
@@ -134,11 +135,11 @@ proptest! {
         gulp in prop_oneof![Just(u64::MAX), 500u64..50_000],
         mss in prop_oneof![Just(1448u32), 536u32..9000],
         buffers in prop_oneof![2 => Just(None), 1 => (20_000u32..200_000).prop_map(Some)],
-        lowat in any::<bool>(),
+        lowat in any::<bool>(), sack in any::<bool>(),
         name in prop_oneof![Just("cubic"), Just("reno")],
     ) {
         let wish = Wish { up, down, gulp };
-        let config = config(mss, buffers, lowat);
+        let config = config(mss, buffers, lowat, sack);
         let first = run(path, wish, &config, name);
         prop_assert_eq!(run(path, wish, &config, name), first, "the same seed, another result");
     }

@@ -4,6 +4,7 @@ mod delay;
 mod gilbert_elliott;
 mod late;
 mod loss;
+mod mmwave;
 mod policer;
 mod radio;
 mod rate;
@@ -22,6 +23,8 @@ pub(crate) use late::Late;
 pub use late::LateSpec;
 pub(crate) use loss::Loss;
 pub use loss::LossSpec;
+pub(crate) use mmwave::MmWave;
+pub use mmwave::{MmWaveSpec, Node};
 pub(crate) use policer::Policer;
 pub use policer::PolicerSpec;
 pub(crate) use radio::Radio;
@@ -71,6 +74,7 @@ pub(crate) enum AnyElement<P> {
     Policer(Policer),
     Radio(Box<Radio<P>>),
     Wla(Wla),
+    MmWave(Box<MmWave<P>>),
 }
 
 macro_rules! each {
@@ -86,6 +90,7 @@ macro_rules! each {
             AnyElement::Policer($element) => $call,
             AnyElement::Radio($element) => $call,
             AnyElement::Wla($element) => $call,
+            AnyElement::MmWave($element) => $call,
         }
     };
 }

@@ -134,6 +134,29 @@ impl<P: Packet> Rlc<P> {
         }
     }
 
+    /// Transmissions fail so often from now on, the one under way included.
+    pub(crate) fn set_failure(&mut self, failure: Share) {
+        self.spec.failure = failure;
+    }
+
+    /// Whether the buffer has room for a packet.
+    pub(crate) fn has_room(&self, bytes: u32) -> bool {
+        let bytes = self.queue.held().1 + u64::from(bytes);
+        self.spec.buffer.is_none_or(|buffer| bytes <= buffer.as_bytes())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.held().0 == 0
+    }
+
+    /// Gives up all that was not received: the packets, in their order.
+    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = P> {
+        self.on_air = None;
+        self.again.clear();
+        self.boundary = Time::MAX;
+        self.queue.give_up()
+    }
+
     /// The slot that ends at `now` had a block in it, which is received or not.
     fn end_slot(&mut self, now: Time) {
         let Some(mut block) = self.on_air.take() else { return };
@@ -184,8 +207,7 @@ impl<P: Packet> Rlc<P> {
 
 impl<P: Packet> Element<P> for Rlc<P> {
     fn enter(&mut self, now: Time, packet: P) -> Option<P> {
-        let bytes = self.queue.held().1 + u64::from(packet.wire_bytes());
-        if self.spec.buffer.is_some_and(|buffer| bytes > buffer.as_bytes()) {
+        if !self.has_room(packet.wire_bytes()) {
             self.overflowed += 1;
             return None;
         }

@@ -13,6 +13,7 @@ mod scheduler;
 mod spec;
 mod user;
 
+pub(crate) use adaptation::{efficiency, reported};
 pub use downlink::{Downlink, Handover};
 pub use scheduler::Scheduler;
 pub use spec::LteSpec;

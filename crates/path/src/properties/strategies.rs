@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use crate::testing::TestPacket;
 use crate::{
-    AqmSpec, ChannelSpec, CodelSpec, Ecn, EcnThresholdSpec, ElementSpec, GilbertElliottSpec,
-    LateSpec, LossSpec, Modulation, PolicerSpec, QueueSpec, RadioSpec, RateSpec, RedSpec,
-    Retransmit, RlcSpec, Trace, TraceSpec, Traces, Unit,
+    AqmSpec, BlockageSpec, ChannelSpec, CodelSpec, Ecn, EcnThresholdSpec, ElementSpec,
+    GilbertElliottSpec, LateSpec, LossSpec, MmWaveSpec, Modulation, Node, PolicerSpec, QueueSpec,
+    RadioSpec, RateSpec, RedSpec, Retransmit, RlcSpec, Trace, TraceSpec, Traces, Unit,
 };
 
 /// A packet that comes so many nanoseconds after the one before.
@@ -162,6 +162,27 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    pub(super) fn mmwave()(
+        enters in prop::sample::select(vec![Node::Master, Node::Secondary]),
+        x2 in span(),
+        buffer in bytes(),
+        failure in prop_oneof![Just(Share::ZERO), some_share()],
+        master in rate(),
+        distance in 1u64..2000,
+        (clear, blocked, switch) in (1u64..50_000_000, 1u64..50_000_000, span()),
+        blocks: bool,
+    ) -> MmWaveSpec {
+        let text = format!(
+            "enters = 'master'\nx2 = '0 s'\nbuffer = '1 B'\ndistance = '{distance} m'"
+        );
+        let (clear, blocked) = (Span::from_nanos(clear), Span::from_nanos(blocked));
+        let blockage = blocks.then_some(BlockageSpec { clear, blocked, switch });
+        let spec = toml::from_str::<MmWaveSpec>(&text).unwrap();
+        MmWaveSpec { enters, x2, buffer, failure, master, blockage, ..spec }
+    }
+}
+
 /// Any element that keeps packets in order.
 pub(super) fn orderly() -> impl Strategy<Value = ElementSpec> {
     prop_oneof![
@@ -177,6 +198,7 @@ pub(super) fn orderly() -> impl Strategy<Value = ElementSpec> {
         }),
         rlc().prop_map(ElementSpec::Rlc),
         radio().prop_map(ElementSpec::Radio),
+        mmwave().prop_map(ElementSpec::MmWave),
         (queue(), aqm(), prop::sample::select(vec!["even", "gusty"])).prop_map(
             |(queue, aqm, file)| {
                 ElementSpec::Trace(TraceSpec { file: file.to_owned(), queue, aqm })

@@ -119,6 +119,15 @@ impl<P: Packet> Acknowledged<P> {
         Some(packet)
     }
 
+    /// Gives up all blocks, and the packets that were not received, in their order.
+    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = P> {
+        self.restart();
+        let rest = self.packets.split_off(self.deliverable);
+        self.bytes -= rest.iter().map(|packet| u64::from(packet.wire_bytes())).sum::<u64>();
+        self.waiting = 0;
+        rest.into_iter()
+    }
+
     /// Gives up all blocks: what was not delivered is to be sent anew, whole (re-establishment at
     /// handover: TS 36.322, section 5.4, and TS 36.323, section 5.2).
     pub(crate) fn restart(&mut self) {

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use super::source::{Place, Source};
 use crate::record::Variant;
 use crate::{
-    CellSpec, Direction, Error, Host, Leg, Objects, Page, Place as Station, Video, Workload,
+    CellSpec, Direction, Error, Host, Leg, Objects, Page, Place as Station, Relay, Video, Workload,
 };
 
 /// Checks a cell that was read from `sections`, in which the places are looked up.
@@ -26,6 +26,7 @@ pub(crate) fn spec(
         .or_else(|| leg("client_leg", &spec.relay.client_leg))
         .or_else(|| leg("server_leg", &spec.relay.server_leg))
         .or_else(|| size(&["relay", "buffer"], spec.relay.buffer))
+        .or_else(|| shared(&spec.relay))
         .or_else(|| assist(spec));
     let Some(Problem { at, what }) = problem else { return Ok(()) };
     let place = locate(sections, &at);
@@ -215,6 +216,17 @@ fn assist(spec: &CellSpec) -> Option<Problem> {
 
 fn host(name: &'static str, host: &Host) -> Option<Problem> {
     control(&["hosts", name, "congestion_control"], &host.congestion_control)
+}
+
+/// A shared buffer stands in place of all others.
+fn shared(relay: &Relay) -> Option<Problem> {
+    let legs = [&relay.client_leg, &relay.server_leg];
+    let others = legs.iter().any(|leg| leg.receive_buffer.or(leg.send_buffer).is_some());
+    let keys = ["relay", "shared"];
+    if relay.shared.is_some() && (others || relay.buffer.is_some()) {
+        return problem(&keys, "it stands in place of all other buffers: leave those out");
+    }
+    size(&keys, relay.shared)
 }
 
 fn leg(name: &'static str, leg: &Leg) -> Option<Problem> {

@@ -61,6 +61,11 @@ impl Acks {
         }
     }
 
+    /// Every duplicate acknowledgement counts, as they say nothing else.
+    pub(super) fn compress_none(&mut self) {
+        self.compress_most = 0;
+    }
+
     /// Something is to be acknowledged, sooner or later.
     pub(super) fn due(&mut self) {
         self.due = true;

@@ -20,6 +20,8 @@ use crate::ranges::Ranges;
 #[derive(Debug)]
 pub(crate) struct Receiver {
     mss: u32,
+    /// The peer takes SACK blocks.
+    sack: bool,
     /// Next position expected.
     nxt: u64,
     /// Position after the last byte that the application has read.
@@ -49,6 +51,7 @@ impl Receiver {
     pub(crate) fn new(config: &Config) -> Receiver {
         Receiver {
             mss: config.mss,
+            sack: config.tcp_sack,
             nxt: 1,
             read: 1,
             fin: None,
@@ -60,10 +63,15 @@ impl Receiver {
         }
     }
 
-    /// The handshake is over: segments of up to `mss` bytes are to be expected.
-    pub(crate) fn establish(&mut self, now: Time, mss: u32) {
-        self.mss = mss;
-        self.window.establish(now, mss, self.nxt);
+    /// The handshake is over: segments of up to `config.mss` bytes are to be expected, and SACK blocks are
+    /// wanted if `config.tcp_sack`.
+    pub(crate) fn establish(&mut self, now: Time, config: &Config) {
+        self.mss = config.mss;
+        self.sack = config.tcp_sack;
+        if !config.tcp_sack {
+            self.acks.compress_none();
+        }
+        self.window.establish(now, config.mss, self.nxt);
     }
 
     /// Data or a FIN has come while the peer's round trip is `rtt`.
@@ -168,6 +176,7 @@ impl Receiver {
         if self.acks.after_read(pending > u64::from(self.mss), self.buffered() == 0) {
             return bytes;
         }
+        // The sender is told at once of a window that has become twice as large as it knows.
         let offered = self.window.remaining(self.nxt);
         let would = self.window.would_offer(self.nxt, self.buffered());
         if 2 * offered <= self.window.limit() && would > 0 && would >= 2 * offered {
@@ -242,7 +251,7 @@ impl Receiver {
         self.acks.sent();
         let window = self.window.advertise(self.nxt, self.buffered());
         let (blocks, count) = self.report.blocks(&self.out_of_order);
-        (window, blocks, count)
+        (window, blocks, if self.sack { count } else { 0 })
     }
 
     /// Window scale to offer.
@@ -255,8 +264,15 @@ impl Receiver {
         self.window.initial()
     }
 
-    /// The caller decides on the window itself: `limit` bytes may be held.
+    /// The caller decides on the window itself, and the sender is told as often as acknowledgements go:
+    /// by every two segments that it opens. Rarer updates would leave the sender waiting for a window that
+    /// is there (RFC 9293, 3.8.6.2.2, asks for one segment at least).
     pub(crate) fn set_limit(&mut self, bytes: Option<u64>) {
         self.window.set_limit(bytes);
+        let offered = self.window.remaining(self.nxt);
+        let would = self.window.would_offer(self.nxt, self.buffered());
+        if would >= offered + 2 * u64::from(self.mss) {
+            self.acks.now();
+        }
     }
 }

@@ -169,8 +169,8 @@ impl Sender {
         self.timeouts = 0;
         self.rtt.recover();
         let recovery_point = self.recovery_point;
-        let Sender { board, deliveries, rack, rtt, .. } = self;
-        let min_rtt = rtt.min();
+        let Sender { board, deliveries, rack, rtt, config, .. } = self;
+        let (min_rtt, sack) = (rtt.min(), config.tcp_sack);
         board.acknowledge(ack, |segment| {
             news.passed += 1;
             if segment.ever_retransmitted {
@@ -184,10 +184,15 @@ impl Sender {
             }
             if !segment.sacked {
                 deliveries.deliver(segment);
-                rack.delivered(now, segment, min_rtt);
+                if sack {
+                    rack.delivered(now, segment, min_rtt);
+                }
             }
         });
         self.una = ack;
+        if !sack {
+            self.settle_guesses(news.passed);
+        }
         if let Some(start) = news.overtaken.take() {
             self.note_reordering(start);
         }

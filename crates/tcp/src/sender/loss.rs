@@ -90,6 +90,7 @@ impl Sender {
             || self.recovery_point <= self.una
             || (self.state == State::Loss && self.timeouts == 1);
         let new_recovery = self.is_calm() || self.state == State::Cwr;
+        let sacked = self.board.sacked();
         self.hold_lost_at_timeout(now);
         if first_of_epoch {
             self.note_threshold();
@@ -100,7 +101,7 @@ impl Sender {
             self.prepare_undo();
         }
         // Timeouts in disorder mean that the metric of reordering was too high.
-        if calm && self.board.sacked() >= self.config.tcp_reordering {
+        if calm && sacked >= self.config.tcp_reordering {
             self.reordering = self.reordering.min(self.config.tcp_reordering);
         }
         self.control.set_cwnd(self.board.in_flight() + 1);
@@ -108,6 +109,7 @@ impl Sender {
         self.tail = tail::TailProbe::default();
         self.enter(now, State::Loss);
         self.recovery_point = self.nxt;
+        self.recover = self.nxt;
         self.cwr_due = self.ecn;
         // Step 1 of F-RTO: not when a recovery was under way, where losses are certain.
         self.frto = self.config.tcp_frto && (new_recovery || self.timeouts > 1);
@@ -118,6 +120,7 @@ impl Sender {
 
     fn hold_lost_at_timeout(&mut self, now: Time) {
         let patience = self.rack_patience();
+        self.board.forget_guesses();
         self.board.mark_first_lost();
         self.board.judge(now, u64::MAX, |segment| now.since(segment.at) >= patience);
     }
@@ -152,6 +155,13 @@ impl Sender {
                     return;
                 }
                 self.frto = false;
+            }
+        }
+        if !self.config.tcp_sack {
+            if news.advanced {
+                self.board.forget_guesses();
+            } else if duplicate && self.nxt > self.recovery_point {
+                self.count_duplicate();
             }
         }
         if recovered {

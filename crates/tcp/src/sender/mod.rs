@@ -2,6 +2,7 @@
 
 mod ack;
 mod loss;
+mod newreno;
 mod pacing;
 mod prr;
 mod rack;
@@ -69,6 +70,8 @@ pub(crate) struct Sender {
 
     /// Where the present reduction or repair ends (RFC 6675's RecoveryPoint).
     recovery_point: u64,
+    /// What was sent when the last repair began (RFC 6582's recover), of a connection without SACK.
+    recover: u64,
     prr: Prr,
     undo: Undo,
     /// The last timeout may have been spurious (RFC 5682).
@@ -171,6 +174,7 @@ impl Sender {
             tail: TailProbe::default(),
             pacer: Pacer::default(),
             recovery_point: 0,
+            recover: 0,
             prr: Prr::default(),
             undo: Undo::default(),
             frto: false,
@@ -189,17 +193,19 @@ impl Sender {
         }
     }
 
-    /// The handshake is over: the peer takes segments of `mss` bytes of payload and its window ends
-    /// at `edge`. `sample` is the handshake's round trip; none if a SYN was sent again.
+    /// The handshake is over: the peer takes segments of `config.mss` bytes of payload, has SACK if
+    /// `config.tcp_sack`, and its window ends at `edge`. `sample` is the handshake's round trip; none
+    /// if a SYN was sent again.
     pub(crate) fn establish(
         &mut self,
         now: Time,
-        mss: u32,
+        config: &Config,
         edge: u64,
         sample: Option<Span>,
         ecn: bool,
     ) {
-        self.config.mss = mss;
+        self.config.mss = config.mss;
+        self.config.tcp_sack = config.tcp_sack;
         self.edge = edge;
         self.ecn = ecn;
         self.usage.since = now;

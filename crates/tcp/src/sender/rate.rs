@@ -76,6 +76,16 @@ impl Deliveries {
         }
     }
 
+    /// So many segments are delivered, and which is not known.
+    pub(crate) fn count(&mut self, segments: u32) {
+        self.total += segments;
+    }
+
+    /// So many of those that were delivered had been counted before.
+    pub(crate) fn count_less(&mut self, segments: u32) {
+        self.total -= segments;
+    }
+
     /// The sample of the acknowledgement whose segments have been told. Intervals below `min_rtt`
     /// are no samples: the segment was acknowledged for another reason.
     pub(crate) fn sample(

@@ -39,13 +39,16 @@ impl Sender {
         }
         match self.state {
             State::Recovery => {
+                if duplicate && !self.config.tcp_sack {
+                    self.count_duplicate();
+                }
                 if news.advanced && self.undo_in_part(now, ack.echo, prior_una) {
                     return;
                 }
                 if self.undo_by_dsack(now) {
                     self.keep_open(now);
                 }
-                self.detect_loss_and_wait(now);
+                self.find_lost(now, news.advanced);
                 if self.state == State::Recovery || self.board.lost() == 0 {
                     return;
                 }
@@ -53,7 +56,7 @@ impl Sender {
             State::Loss => {
                 self.repair_after_timeout(now, ack, news, duplicate);
                 let ever_lost = self.board.ever_lost();
-                self.detect_loss_and_wait(now);
+                self.find_lost(now, news.advanced);
                 news.retransmission_lost = self.board.ever_lost() > ever_lost;
                 if self.state != State::Open {
                     return;
@@ -64,10 +67,17 @@ impl Sender {
                 }
             }
             State::Open | State::Disorder | State::Cwr => {
+                if !self.config.tcp_sack {
+                    if news.advanced {
+                        self.board.forget_guesses();
+                    } else if duplicate {
+                        self.count_duplicate();
+                    }
+                }
                 if self.is_calm() {
                     self.undo_by_dsack(now);
                 }
-                self.detect_loss_and_wait(now);
+                self.find_lost(now, news.advanced);
                 if self.board.lost() == 0 {
                     self.try_to_open(now, news);
                     return;
@@ -75,6 +85,14 @@ impl Sender {
             }
         }
         self.enter_recovery(now, news.ece);
+    }
+
+    fn find_lost(&mut self, now: Time, advanced: bool) {
+        if self.config.tcp_sack {
+            self.detect_loss_and_wait(now);
+        } else {
+            self.detect_loss_by_duplicates(advanced);
+        }
     }
 
     fn try_to_open(&mut self, now: Time, news: &News) {
@@ -94,6 +112,7 @@ impl Sender {
         self.undo.forget_threshold();
         self.prepare_undo();
         self.rack.recovery_begins();
+        self.recover = self.nxt;
         if self.is_reducing() {
             self.enter(now, State::Recovery);
             self.recovery_point = self.nxt;

@@ -44,6 +44,8 @@ pub(crate) struct Scoreboard {
     first: u64,
     sacked_ranges: Ranges,
     sacked: u32,
+    /// Segments delivered out of order as far as duplicate acknowledgements tell, without saying which.
+    guessed: u32,
     lost: u32,
     retransmitted: u32,
     /// Segments held lost since the start of the connection.
@@ -68,7 +70,32 @@ impl Scoreboard {
 
     /// Segments delivered out of order.
     pub(crate) fn sacked(&self) -> u32 {
-        self.sacked
+        self.sacked + self.guessed
+    }
+
+    /// Some segment was delivered out of order, and is not known. At least one is missing, or nothing
+    /// would be out of order. Whether it was not counted yet.
+    pub(crate) fn guess_delivered(&mut self) -> bool {
+        let possible = self.guessed + self.lost.max(1) < self.len();
+        self.guessed += u32::from(possible);
+        possible
+    }
+
+    /// Up to `count` of those are known now. How many.
+    pub(crate) fn release_guesses(&mut self, count: u32) -> u32 {
+        let released = self.guessed.min(count);
+        self.guessed -= released;
+        self.keep_guesses_possible();
+        released
+    }
+
+    /// Nothing is known of what was delivered out of order.
+    pub(crate) fn forget_guesses(&mut self) {
+        self.guessed = 0;
+    }
+
+    fn keep_guesses_possible(&mut self) {
+        self.guessed = self.guessed.min(self.len().saturating_sub(self.lost.max(1)));
     }
 
     /// Segments held lost, sent again or not.
@@ -88,7 +115,7 @@ impl Scoreboard {
 
     /// Segments in the network, as far as is known (RFC 6675's pipe).
     pub(crate) fn in_flight(&self) -> u32 {
-        self.len() + self.retransmitted - self.sacked - self.lost
+        self.len() + self.retransmitted - self.sacked - self.guessed - self.lost
     }
 
     /// Position after the highest byte SACKed; zero if none is.
@@ -181,6 +208,7 @@ impl Scoreboard {
     /// Holds the first segment lost.
     pub(crate) fn mark_first_lost(&mut self) {
         self.mark_lost(self.first);
+        self.keep_guesses_possible();
     }
 
     /// Holds no segment lost any more. What was sent again stays so.

@@ -28,7 +28,7 @@ impl Sender {
     pub(super) fn arm_tail_probe(&mut self, now: Time, progress: bool) -> bool {
         let Some(first) = self.board.first() else { return false };
         let calm = matches!(self.state, State::Open | State::Cwr);
-        if !self.config.tcp_early_retrans || !calm {
+        if !self.config.tcp_early_retrans || !self.config.tcp_sack || !calm {
             return false;
         }
         let srtt = self.rtt.smoothed();
