@@ -1,7 +1,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use midspan_units::{Rate, Span, Time};
+use midspan_units::{ByteSize, Rate, Span, Time};
 
 use crate::Update;
 use crate::fairness::Coefficient;
@@ -10,6 +10,7 @@ use crate::fairness::Coefficient;
 /// flows share the link.
 #[derive(Debug, Default)]
 pub struct Board {
+    target: Target,
     known: BTreeMap<IpAddr, Known>,
     counted: Option<BTreeMap<IpAddr, u32>>,
 }
@@ -18,6 +19,61 @@ pub struct Board {
 struct Known {
     entry: Entry,
     reported: Option<Coefficient>,
+    /// Of the bandwidth, lately.
+    mean: Rate,
+}
+
+/// What a host wants of the links that it sends over, beside the paper's equation 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// How long the link of a UE can go on from its queue without hearing of the sender. Zero, the
+    /// paper's, keeps the queue shortest; a period of the feedback uses the link fully, since
+    /// feedback tells how much it carries in a period, and not when.
+    pub standing_queue: Span,
+    /// The rate to send at, in percent of the bandwidth: 100 in the paper. A little less lets a queue
+    /// go that has come up; more fills the one that is wanted.
+    pub pace_percent: u32,
+}
+
+impl Default for Target {
+    fn default() -> Self {
+        Target { standing_queue: Span::ZERO, pace_percent: 100 }
+    }
+}
+
+impl Target {
+    /// What this can be: a fault, or None.
+    pub fn fault(&self) -> Option<&'static str> {
+        if self.standing_queue > Span::from_secs(1) {
+            return Some("`standing_queue` must be at most 1 s");
+        }
+        if !(50..=1_000).contains(&self.pace_percent) {
+            return Some("`pace_percent` must be between 50 and 1000");
+        }
+        None
+    }
+
+    /// The rate to send at, in 256ths of the bandwidth.
+    fn pace(&self) -> u32 {
+        self.pace_percent * 256 / 100
+    }
+
+    /// What is to be in the queue of a link. One that is slow at the moment is likely to become what
+    /// it was, before the sender hears of it.
+    fn queue(&self, bandwidth: Rate, mean: Rate) -> ByteSize {
+        bandwidth.max(mean).bytes_in(self.standing_queue)
+    }
+}
+
+/// Over how long the mean of a link's bandwidth goes.
+const MEMORY: Span = Span::from_secs(1);
+
+/// The mean after another measurement, `since` the one before.
+fn mean(before: Rate, bandwidth: Rate, since: Span) -> Rate {
+    let (old, new) = (u128::from(MEMORY.as_nanos()), u128::from(since.as_nanos()));
+    let sum = u128::from(before.as_bps()) * old + u128::from(bandwidth.as_bps()) * new;
+    // Between the two.
+    Rate::from_bps((sum / (old + new)) as u64)
 }
 
 /// What the congestion controls are told of one UE.
@@ -31,6 +87,10 @@ pub struct Entry {
     pub min_rtt: Span,
     /// Among how many flows that is shared.
     pub fairness: Coefficient,
+    /// What all of them are to keep in its queue.
+    pub queue: ByteSize,
+    /// The rate to send at, in 256ths of the bandwidth.
+    pub pace: u32,
     /// When it was measured.
     pub measured: Time,
     /// How many entries of this UE came before.
@@ -38,14 +98,23 @@ pub struct Entry {
 }
 
 impl Board {
+    /// Of a host that wants `target` of all links. Nothing is known yet.
+    pub fn new(target: Target) -> Board {
+        Board { target, ..Board::default() }
+    }
+
     /// Takes feedback from a daemon that is `distance` away (round trip). Answers what is to be
     /// written; None if another daemon has said something newer. So a UE that moved is told of by
     /// the daemon that has it, whoever said something last.
     pub fn update(&mut self, update: Update, distance: Span) -> Option<Entry> {
-        let before = self.known.get(&update.ue).map(|known| known.entry);
+        let known = self.known.get(&update.ue);
+        let before = known.map(|known| known.entry);
         if before.is_some_and(|before| before.measured > update.measured) {
             return None;
         }
+        let mean = known.map_or(update.bandwidth, |known| {
+            mean(known.mean, update.bandwidth, update.measured.since(known.entry.measured))
+        });
         let counted = self.counted.as_ref().and_then(|counted| counted.get(&update.ue));
         let counted = counted.and_then(|flows| Coefficient::of_flows(*flows));
         let entry = Entry {
@@ -53,10 +122,12 @@ impl Board {
             bandwidth: update.bandwidth,
             min_rtt: update.min_rtt + distance,
             fairness: counted.or(update.fairness).unwrap_or(Coefficient::ONE),
+            queue: self.target.queue(update.bandwidth, mean),
+            pace: self.target.pace(),
             measured: update.measured,
             sequence: before.map_or(0, |before| before.sequence.wrapping_add(1)),
         };
-        self.known.insert(update.ue, Known { entry, reported: update.fairness });
+        self.known.insert(update.ue, Known { entry, reported: update.fairness, mean });
         Some(entry)
     }
 
@@ -123,6 +194,40 @@ mod tests {
         assert_eq!(board.update(update(NOW, 5, 1), distance), None);
         assert_eq!(board.update(update(later, 7, 1), distance).unwrap().sequence, 1);
         assert_eq!(board.entries().next().unwrap().bandwidth, Rate::from_bps(7));
+    }
+
+    #[test]
+    fn the_wanted_queue_is_of_what_the_link_carries_now_or_of_late() {
+        let bytes_after = |bits: &[u64]| {
+            let standing_queue = Span::from_millis(50);
+            let mut board = Board::new(Target { standing_queue, pace_percent: 125 });
+            let told = (0..).zip(bits).map(|(number, bits)| {
+                let at = NOW + Span::from_millis(50) * number;
+                let entry = board.update(update(at, *bits, 1), Span::ZERO).unwrap();
+                assert_eq!(entry.pace, 320);
+                entry.queue.as_bytes()
+            });
+            told.last().unwrap()
+        };
+        // 8 Mbit/s carry 50,000 bytes in 50 ms.
+        assert_eq!(bytes_after(&[8_000_000]), 50_000);
+        assert_eq!(bytes_after(&[800_000, 8_000_000]), 50_000);
+        // An outage takes a twentieth of what is left in each period.
+        let after_outage = bytes_after(&[8_000_000, 0, 0, 0]);
+        assert!((42_000..45_000).contains(&after_outage), "{after_outage}");
+        assert_eq!(bytes_after(&[[8_000_000; 1].as_slice(), &[80_000; 400]].concat()), 500);
+    }
+
+    #[test]
+    fn the_papers_target_is_no_queue_and_the_bandwidth() {
+        let entry = Board::default().update(update(NOW, 9, 1), Span::ZERO).unwrap();
+        assert_eq!((entry.queue, entry.pace), (ByteSize::from_bytes(0), 256));
+        let fault = |target: Target| target.fault();
+        assert_eq!(fault(Target::default()), None);
+        let slow = Target { pace_percent: 49, ..Target::default() };
+        assert!(fault(slow).is_some_and(|said| said.contains("pace_percent")));
+        let long = Target { standing_queue: Span::from_millis(1_001), ..Target::default() };
+        assert!(fault(long).is_some_and(|said| said.contains("standing_queue")));
     }
 
     #[test]

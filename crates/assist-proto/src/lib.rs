@@ -25,7 +25,7 @@ mod ue_map;
 mod window;
 
 pub use basis::{Basis, BasisKind, Causal, Oracle};
-pub use board::{Board, Entry};
+pub use board::{Board, Entry, Target};
 pub use feedback::{Feedback, MOST_BANDWIDTH, MOST_SPAN, Malformed, Quality};
 pub use inbox::{Inbox, Refusal, Tally, Update};
 pub use message::{

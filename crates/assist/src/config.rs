@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use midspan_assist_proto::estimate::EstimatorConfig;
-use midspan_assist_proto::{BasisKind, LONGEST_PERIOD, Limits, Policy, SHORTEST_PERIOD};
+use midspan_assist_proto::{BasisKind, LONGEST_PERIOD, Limits, Policy, SHORTEST_PERIOD, Target};
 use midspan_units::{Rate, Span};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -102,6 +102,12 @@ pub struct AgentConfig {
     /// Whose minRTT senders go by.
     #[serde(default)]
     pub min_rtt: MinRttFrom,
+    /// See [`Target::standing_queue`].
+    #[serde(default = "no_queue")]
+    pub standing_queue: Span,
+    /// See [`Target::pace_percent`].
+    #[serde(default = "whole")]
+    pub pace_percent: u32,
     /// The folder in which the map for the congestion controls is pinned.
     #[serde(default = "pins")]
     pub pins: PathBuf,
@@ -160,6 +166,14 @@ fn period() -> Span {
     Span::from_millis(50)
 }
 
+fn no_queue() -> Span {
+    Target::default().standing_queue
+}
+
+fn whole() -> u32 {
+    Target::default().pace_percent
+}
+
 fn greatest() -> Rate {
     Rate::from_bps(10_000_000_000)
 }
@@ -186,6 +200,8 @@ impl AgentConfig {
             distance: None,
             flows: FlowsFrom::default(),
             min_rtt: MinRttFrom::default(),
+            standing_queue: no_queue(),
+            pace_percent: whole(),
             pins: pins(),
             control: None,
             identity,
@@ -198,7 +214,15 @@ impl AgentConfig {
         self.timeout.unwrap_or(self.period * 7 / 2)
     }
 
+    /// What is wanted of the links that this host sends over.
+    pub fn target(&self) -> Target {
+        Target { standing_queue: self.standing_queue, pace_percent: self.pace_percent }
+    }
+
     fn fault(&self) -> Option<String> {
+        if let Some(said) = self.target().fault() {
+            return Some(said.into());
+        }
         if self.ues.is_empty() && self.report.is_none() && self.regulate.is_none() {
             let said = "`ues` must name at least one prefix, such as \"10.45.0.0/16\", unless there \
                         is `report` or `regulate`";
@@ -423,5 +447,7 @@ trust = { stall = "500 ms" }
         assert!(refusal("period = \"5 ms\"").contains("`period` must be"));
         assert!(refusal("timeout = \"60 ms\"").contains("`timeout` must be"));
         assert!(refusal("always = true").contains("`always` takes"));
+        assert!(refusal("pace_percent = 0").contains("`pace_percent` must be"));
+        assert!(refusal("standing_queue = \"2 s\"").contains("`standing_queue` must be"));
     }
 }

@@ -25,6 +25,10 @@
  *       window to go back to.
  *   void NAME_event(struct NAME *, struct cc *, enum cc_event)
  *       See `enum cc_event`.
+ *   u32 NAME_send(struct NAME *, struct cc *, const struct cc_feedback *)
+ *       The stack is about to send as much as window and pacing allow: may set both, if the network has
+ *       said something since the last acknowledgement. Returns the least number of packets that go back to
+ *       back where pacing would part them. Without it that is CC_BURST_USUAL.
  *
  * With CC_WINDOW the stack does what it does for every such algorithm in Linux: proportional rate
  * reduction (RFC 9937) down to the threshold, window = threshold when that ends, a window of one
@@ -43,6 +47,9 @@
 #define CC_SSTHRESH_INFINITE 0x7fffffffu
 /* Below which no reduction takes the threshold (RFC 5681, equation 4). */
 #define CC_SSTHRESH_LEAST 2u
+
+/* What segmentation offload takes together at least, however slow the pace (Linux's tcp_min_tso_segs). */
+#define CC_BURST_USUAL 2u
 
 enum cc_kind {
 	CC_WINDOW, /* Linux's `cong_avoid`: the stack reduces, the algorithm grows */
@@ -124,6 +131,9 @@ struct cc_feedback {
 	u64 bandwidth;    /* bytes of IP packets per second; 0: nothing that is still valid */
 	u32 min_rtt_us;   /* round-trip time without any queue */
 	u32 fairness;     /* NATCP's coefficient B in 256ths: 256 times the number of competing flows */
+	u32 queue;        /* bytes that all competing flows are to keep in the bottleneck's queue, beside
+			     what NATCP has in flight anyway; 0 in the paper */
+	u32 pace;         /* 256ths of the bandwidth to send at; 0 is taken as 256, as in the paper */
 };
 
 /* An acknowledgement. */

@@ -9,24 +9,40 @@
 #define NATCP_ALPHA 2u
 /* The network counts IP packets: headers of IPv4 and of TCP with timestamps. IPv6 has 20 bytes more. */
 #define NATCP_HEADERS 52u
-/* Below which there is no fast retransmission. */
-#define NATCP_CWND_LEAST 4u
+/* Below which delayed acknowledgements stall the sender. */
+#define NATCP_CWND_LEAST 2u
 
-/* The bandwidth in payload: the pacing rate. */
+/* Packets go one at a time while the network says how fast: the second of a pair would wait in the
+ * bottleneck's queue for as long as the first takes there. */
+#define NATCP_BURST 1u
+
+/* Of so many bytes of IP packets, those that are payload. */
+CC_INLINE u64 equation1_payload(const struct cc *cc, u64 bytes)
+{
+	return mul_div(bytes, cc->mss, (u64)cc->mss + NATCP_HEADERS);
+}
+
+/* The pacing rate: the bandwidth in payload, or the part or multiple of it that is wanted. */
 CC_INLINE u64 equation1_rate(const struct cc *cc, const struct cc_feedback *feedback)
 {
-	u64 rate = mul_div(feedback->bandwidth, cc->mss, (u64)cc->mss + NATCP_HEADERS);
+	u64 rate = equation1_payload(cc, feedback->bandwidth);
 
+	if (feedback->pace)
+		rate = mul_div(rate, feedback->pace, 256);
 	return max64(rate, 1);
 }
 
-/* Equation 1: Cwnd = alpha x 1/B x minRTT x BL_Bw, in packets. */
+/* Equation 1: Cwnd = alpha x 1/B x minRTT x BL_Bw, in packets; and this flow's part of the queue that
+ * is wanted. */
 CC_INLINE u32 equation1_window(const struct cc *cc, const struct cc_feedback *feedback)
 {
 	u32 min_rtt_us = feedback->min_rtt_us ? feedback->min_rtt_us : cc->min_rtt_us;
 	u32 fairness = feedback->fairness ? feedback->fairness : 256;
-	u64 rate = equation1_rate(cc, feedback);
+	u64 rate = equation1_payload(cc, feedback->bandwidth);
 	u64 share = mul_div(mul_sat(rate, NATCP_ALPHA), 256, fairness);
+	u64 queue = mul_div(equation1_payload(cc, feedback->queue), 256, fairness);
+	u64 packets = min64(cc_bdp(cc, share, min_rtt_us), CC_CWND_MOST);
 
-	return cc_window(cc, max64(cc_bdp(cc, share, min_rtt_us), NATCP_CWND_LEAST));
+	packets += queue / max32(cc->mss, 1);
+	return cc_window(cc, max64(packets, NATCP_CWND_LEAST));
 }

@@ -32,6 +32,8 @@ struct feedback_value {
 			   share the link; 0 is taken as 256 */
 	u32 timeout_ms; /* after which the entry says nothing; three to four periods of the feedback */
 	u32 sequence;   /* of the message that it came in, for whoever looks at the map */
+	u32 queue;      /* bytes to keep in the queue of the UE's link, all its connections together */
+	u32 pace;       /* 256ths of the bandwidth to send at; 0 is taken as 256 */
 };
 
 /* What the entry says at `now_ns`. */
@@ -45,5 +47,7 @@ CC_INLINE struct cc_feedback feedback_at(const struct feedback_value *value, u64
 	feedback.bandwidth = value->bandwidth;
 	feedback.min_rtt_us = value->min_rtt_us;
 	feedback.fairness = value->fairness;
+	feedback.queue = value->queue;
+	feedback.pace = value->pace;
 	return feedback;
 }

@@ -37,6 +37,16 @@ CC_INLINE void nacubic_grow(struct nacubic *nacubic, struct cc *cc,
 	nacubic_cap(cc, &sample->feedback);
 }
 
+/* As natcp_send. */
+CC_INLINE u32 nacubic_send(struct nacubic *nacubic, struct cc *cc,
+			   const struct cc_feedback *feedback)
+{
+	if (!feedback->bandwidth)
+		return CC_BURST_USUAL;
+	nacubic_cap(cc, feedback);
+	return NATCP_BURST;
+}
+
 CC_INLINE u32 nacubic_ssthresh(struct nacubic *nacubic, struct cc *cc)
 {
 	return cubic_ssthresh(&nacubic->cubic, cc);

@@ -27,13 +27,18 @@ CC_INLINE void natcp_init(struct natcp *natcp, struct cc *cc)
 	cc->pacing_rate = natcp_usual_rate(cc);
 }
 
+CC_INLINE void natcp_follow(struct natcp *natcp, struct cc *cc, const struct cc_feedback *feedback)
+{
+	cc->cwnd = equation1_window(cc, feedback);
+	cc->pacing_rate = equation1_rate(cc, feedback);
+	natcp->assisted = 1;
+}
+
 CC_INLINE void natcp_control(struct natcp *natcp, struct cc *cc, const struct cc_sample *sample)
 {
 	cubic_measure(&natcp->cubic, cc, sample);
 	if (sample->feedback.bandwidth) {
-		cc->cwnd = equation1_window(cc, &sample->feedback);
-		cc->pacing_rate = equation1_rate(cc, &sample->feedback);
-		natcp->assisted = 1;
+		natcp_follow(natcp, cc, &sample->feedback);
 		return;
 	}
 	if (natcp->assisted) {
@@ -48,6 +53,16 @@ CC_INLINE void natcp_control(struct natcp *natcp, struct cc *cc, const struct cc
 	else if (cc->state != CC_CWR && cc->state != CC_RECOVERY)
 		cubic_grow(&natcp->cubic, cc, sample);
 	cc->pacing_rate = natcp_usual_rate(cc);
+}
+
+/* Feedback holds from the next packet on: on a slow link the next acknowledgement is a period away. That
+ * there is none any more is for the next acknowledgement to find. */
+CC_INLINE u32 natcp_send(struct natcp *natcp, struct cc *cc, const struct cc_feedback *feedback)
+{
+	if (!feedback->bandwidth)
+		return CC_BURST_USUAL;
+	natcp_follow(natcp, cc, feedback);
+	return NATCP_BURST;
 }
 
 /* With feedback a loss says nothing: the threshold is the window. */

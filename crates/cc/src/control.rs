@@ -1,7 +1,7 @@
 use midspan_units::Rate;
 
 use crate::ffi;
-use crate::{Config, Connection, Sample};
+use crate::{Config, Connection, Feedback, Sample};
 
 /// Who changes the window, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +62,8 @@ pub struct Unknown {
 ///    window to the threshold), [`on_undo`](Control::on_undo) when a reduction proves wrong, and
 ///    [`set_state`](Control::set_state) for every other change of state;
 /// 5. [`on_alarm`](Control::on_alarm) before all that with an acknowledgement that bears the mark;
-/// 6. [`on_transmit_start`](Control::on_transmit_start) or [`on_restart`](Control::on_restart) when
+/// 6. [`on_send`](Control::on_send) before it sends;
+/// 7. [`on_transmit_start`](Control::on_transmit_start) or [`on_restart`](Control::on_restart) when
 ///    sending begins again after a pause.
 #[derive(Clone)]
 pub struct Control {
@@ -70,6 +71,7 @@ pub struct Control {
     state: ffi::State,
     cc: ffi::Cc,
     now_in: State,
+    burst: Option<u32>,
 }
 
 impl Control {
@@ -106,6 +108,7 @@ impl Control {
                 config: config.into(),
             },
             now_in: State::Open,
+            burst: None,
         })
     }
 
@@ -133,6 +136,12 @@ impl Control {
     /// allows. With [`Kind::Window`] a rate never to exceed, or `None`: pace as you like.
     pub fn pacing_rate(&self) -> Option<Rate> {
         (self.cc.pacing_rate > 0).then(|| Rate::from_bps(self.cc.pacing_rate.saturating_mul(8)))
+    }
+
+    /// The least number of packets that go back to back where pacing would part them, or `None` for
+    /// as many as the stack likes. As of the last [`on_send`](Control::on_send).
+    pub fn burst(&self) -> Option<u32> {
+        self.burst
     }
 
     /// The state that the stack told of last.
@@ -213,6 +222,14 @@ impl Control {
         self.now_in = state;
         self.cc.state = state as u32;
         self.event(connection, Event::State);
+    }
+
+    /// The stack is about to send as much as window and pacing allow, both of which what the network
+    /// says by now may change.
+    pub fn on_send(&mut self, connection: &Connection, feedback: Option<&Feedback>) {
+        connection.write_to(&mut self.cc);
+        let feedback = feedback.map_or(ffi::NO_FEEDBACK, Into::into);
+        self.burst = self.algorithm.send(&mut self.state, &mut self.cc, &feedback);
     }
 
     /// A packet is sent when none was in flight.

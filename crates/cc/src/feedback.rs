@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use midspan_units::{Rate, Span, Time};
+use midspan_units::{ByteSize, Rate, Span, Time};
 
 use crate::{Feedback, ffi};
 
@@ -12,7 +12,7 @@ pub const ENTRIES: u32 = 65536;
 /// Bytes in a key.
 pub const KEY_SIZE: usize = 16;
 /// Bytes in a value.
-pub const VALUE_SIZE: usize = 32;
+pub const VALUE_SIZE: usize = 40;
 /// Name of the map's pin, in the folder of the loaded controls.
 pub const PIN: &str = "feedback";
 
@@ -48,6 +48,8 @@ impl Value {
         bytes[20..24].copy_from_slice(&value.fairness.to_ne_bytes());
         bytes[24..28].copy_from_slice(&value.timeout_ms.to_ne_bytes());
         bytes[28..32].copy_from_slice(&value.sequence.to_ne_bytes());
+        bytes[32..36].copy_from_slice(&value.queue.to_ne_bytes());
+        bytes[36..40].copy_from_slice(&value.pace.to_ne_bytes());
         bytes
     }
 
@@ -59,6 +61,8 @@ impl Value {
             bandwidth: Rate::from_bps(said.bandwidth.saturating_mul(8)),
             min_rtt: Span::from_micros(said.min_rtt_us.into()),
             fairness: said.fairness,
+            queue: ByteSize::from_bytes(said.queue.into()),
+            pace: said.pace,
         })
     }
 }
@@ -73,6 +77,8 @@ impl From<&Value> for ffi::FeedbackValue {
             fairness: feedback.fairness,
             timeout_ms: u32::try_from(value.timeout.as_nanos() / 1_000_000).unwrap_or(u32::MAX),
             sequence: value.sequence,
+            queue: feedback.queue,
+            pace: feedback.pace,
         }
     }
 }
@@ -87,6 +93,8 @@ mod tests {
                 bandwidth: Rate::from_bps(8_000_000),
                 min_rtt: Span::from_millis(10),
                 fairness: 512,
+                queue: ByteSize::from_bytes(60_000),
+                pace: 320,
             },
             updated: Time::from_nanos(1_000_000_000),
             timeout: Span::from_millis(200),
@@ -118,6 +126,8 @@ mod tests {
         assert_eq!(bytes[8..16], 1_000_000u64.to_ne_bytes());
         assert_eq!(bytes[16..20], 10_000u32.to_ne_bytes());
         assert_eq!(bytes[24..28], 200u32.to_ne_bytes());
+        assert_eq!(bytes[32..36], 60_000u32.to_ne_bytes());
+        assert_eq!(bytes[36..40], 320u32.to_ne_bytes());
         assert_eq!(
             key("192.0.2.1".parse().unwrap()),
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]

@@ -48,10 +48,13 @@ pub(crate) struct Feedback {
     pub(crate) bandwidth: u64,
     pub(crate) min_rtt_us: u32,
     pub(crate) fairness: u32,
+    pub(crate) queue: u32,
+    pub(crate) pace: u32,
 }
 
 /// Nothing that is valid.
-pub(crate) const NO_FEEDBACK: Feedback = Feedback { bandwidth: 0, min_rtt_us: 0, fairness: 0 };
+pub(crate) const NO_FEEDBACK: Feedback =
+    Feedback { bandwidth: 0, min_rtt_us: 0, fairness: 0, queue: 0, pace: 0 };
 
 /// `struct feedback_value`.
 #[repr(C)]
@@ -63,6 +66,8 @@ pub(crate) struct FeedbackValue {
     pub(crate) fairness: u32,
     pub(crate) timeout_ms: u32,
     pub(crate) sequence: u32,
+    pub(crate) queue: u32,
+    pub(crate) pace: u32,
 }
 
 /// `struct cc_sample`.
@@ -99,6 +104,7 @@ pub(crate) struct Algorithm {
     ssthresh: Threshold,
     undo: Threshold,
     event: Option<unsafe extern "C" fn(*mut State, *mut Cc, u32)>,
+    send: Option<unsafe extern "C" fn(*mut State, *mut Cc, *const Feedback) -> u32>,
 }
 
 // SAFETY: it is a constant of table.c, and its functions touch only what they are given.
@@ -204,6 +210,12 @@ impl Algorithm {
             // SAFETY: as in `init`.
             unsafe { on_event(state, cc, event) }
         }
+    }
+
+    /// None where the algorithm leaves all of it to the stack.
+    pub(crate) fn send(&self, state: &mut State, cc: &mut Cc, feedback: &Feedback) -> Option<u32> {
+        // SAFETY: as in `init`, and a `struct cc_feedback`.
+        self.send.map(|send| unsafe { send(state, cc, feedback) })
     }
 }
 

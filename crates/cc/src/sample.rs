@@ -1,4 +1,4 @@
-use midspan_units::{Rate, Span, Time};
+use midspan_units::{ByteSize, Rate, Span, Time};
 
 use crate::ffi;
 
@@ -79,6 +79,11 @@ pub struct Feedback {
     pub min_rtt: Span,
     /// NATCP's fairness coefficient B in 256ths: 256 times the number of competing flows.
     pub fairness: u32,
+    /// What all competing flows together are to keep in the bottleneck's queue, beside what NATCP has
+    /// in flight anyway. Nothing in the paper.
+    pub queue: ByteSize,
+    /// The rate to send at, in 256ths of the bandwidth: 256 in the paper, which 0 is taken for.
+    pub pace: u32,
 }
 
 fn micros(span: Span) -> u32 {
@@ -133,6 +138,8 @@ impl From<&Feedback> for ffi::Feedback {
             bandwidth: feedback.bandwidth.as_bps() / 8,
             min_rtt_us: micros(feedback.min_rtt),
             fairness: feedback.fairness,
+            queue: u32::try_from(feedback.queue.as_bytes()).unwrap_or(u32::MAX),
+            pace: feedback.pace,
         }
     }
 }

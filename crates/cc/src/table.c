@@ -29,6 +29,7 @@ struct algorithm {
 	u32 (*ssthresh)(void *, struct cc *);
 	u32 (*undo)(void *, struct cc *);
 	void (*event)(void *, struct cc *, enum cc_event);
+	u32 (*send)(void *, struct cc *, const struct cc_feedback *);
 };
 
 #define INIT(algo)                                                                                 \
@@ -52,14 +53,20 @@ struct algorithm {
 		algo##_event(state, cc, event);                                                    \
 	}
 
+#define SEND(algo)                                                                                 \
+	static u32 algo##_send_of(void *state, struct cc *cc, const struct cc_feedback *feedback)  \
+	{                                                                                          \
+		return algo##_send(state, cc, feedback);                                           \
+	}
+
 REDUCE(reno) ON_SAMPLE(reno, grow)
 REDUCE(cubic) ON_SAMPLE(cubic, grow) ON_SAMPLE(cubic, measure) EVENT(cubic)
 REDUCE(westwood) ON_SAMPLE(westwood, grow) INIT(westwood) ON_SAMPLE(westwood, measure) EVENT(westwood)
 REDUCE(illinois) ON_SAMPLE(illinois, grow) INIT(illinois) ON_SAMPLE(illinois, measure) EVENT(illinois)
 REDUCE(lp) ON_SAMPLE(lp, grow) ON_SAMPLE(lp, measure)
 REDUCE(dctcp) ON_SAMPLE(dctcp, grow) INIT(dctcp) ON_SAMPLE(dctcp, measure) EVENT(dctcp)
-REDUCE(natcp) ON_SAMPLE(natcp, control) INIT(natcp) EVENT(natcp)
-REDUCE(nacubic) ON_SAMPLE(nacubic, grow) ON_SAMPLE(nacubic, measure) EVENT(nacubic)
+REDUCE(natcp) ON_SAMPLE(natcp, control) INIT(natcp) EVENT(natcp) SEND(natcp)
+REDUCE(nacubic) ON_SAMPLE(nacubic, grow) ON_SAMPLE(nacubic, measure) EVENT(nacubic) SEND(nacubic)
 REDUCE(me) ON_SAMPLE(me, grow) INIT(me) ON_SAMPLE(me, measure) EVENT(me)
 REDUCE(bbr) ON_SAMPLE(bbr, control) INIT(bbr) EVENT(bbr)
 REDUCE(bbr3) ON_SAMPLE(bbr3, control) INIT(bbr3) EVENT(bbr3)
@@ -78,9 +85,10 @@ static const struct algorithm algorithms[] = {
 	{ ALGORITHM(lp, CC_WINDOW, grow), .measure = lp_measure_of },
 	{ ALGORITHM(dctcp, CC_WINDOW, grow), .init = dctcp_init_of, .measure = dctcp_measure_of,
 	  .event = dctcp_event_of },
-	{ ALGORITHM(natcp, CC_RATE, control), .init = natcp_init_of, .event = natcp_event_of },
+	{ ALGORITHM(natcp, CC_RATE, control), .init = natcp_init_of, .event = natcp_event_of,
+	  .send = natcp_send_of },
 	{ ALGORITHM(nacubic, CC_WINDOW, grow), .measure = nacubic_measure_of,
-	  .event = nacubic_event_of },
+	  .event = nacubic_event_of, .send = nacubic_send_of },
 	{ ALGORITHM(me, CC_WINDOW, grow), .init = me_init_of, .measure = me_measure_of,
 	  .event = me_event_of },
 	{ ALGORITHM(bbr, CC_RATE, control), .init = bbr_init_of, .event = bbr_event_of },

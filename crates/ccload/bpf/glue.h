@@ -199,6 +199,23 @@ static __always_inline enum cc_event event_of(enum tcp_ca_event event)
 		answer(sk, &cc);                                                                   \
 	}
 
+/* The stack asks for the number of segments whenever it is about to send, and looks at window and rate
+ * after that. */
+#define GLUE_SEND(algo)                                                                            \
+	SEC("struct_ops") __u32 BPF_PROG(algo##_segments, struct sock *sk)                         \
+	{                                                                                          \
+		struct algo *state = STATE(algo, sk);                                              \
+		struct cc cc = connection(sk);                                                     \
+		struct cc_feedback feedback = FEEDBACK(sk);                                        \
+		__u32 segments = CC_BURST_USUAL;                                                   \
+                                                                                                   \
+		if (!state || !feedback.bandwidth)                                                 \
+			return segments;                                                           \
+		segments = algo##_send(state, &cc, &feedback);                                     \
+		answer(sk, &cc);                                                                   \
+		return segments;                                                                   \
+	}
+
 /* What every control has; the name is the algorithm's with `ms_` before it. */
 #define GLUE_OPS(algo) .name = "ms_" #algo, .ssthresh = (void *)algo##_threshold,                  \
 		       .undo_cwnd = (void *)algo##_undone

@@ -8,6 +8,7 @@ GLUE_MEASURE(nacubic)
 GLUE_GROW(nacubic)
 GLUE_REDUCE(nacubic)
 GLUE_EVENT(nacubic)
+GLUE_SEND(nacubic)
 
 SEC(".struct_ops") struct tcp_congestion_ops control = {
 	GLUE_OPS(nacubic),
@@ -15,4 +16,5 @@ SEC(".struct_ops") struct tcp_congestion_ops control = {
 	.cong_avoid = (void *)nacubic_avoid,
 	.cwnd_event = (void *)nacubic_happened,
 	.set_state = (void *)nacubic_changed,
+	.min_tso_segs = (void *)nacubic_segments,
 };

@@ -9,6 +9,7 @@ GLUE_RATE_INIT(natcp)
 GLUE_CONTROL(natcp)
 GLUE_REDUCE(natcp)
 GLUE_EVENT(natcp)
+GLUE_SEND(natcp)
 
 SEC(".struct_ops") struct tcp_congestion_ops control = {
 	GLUE_OPS(natcp),
@@ -16,4 +17,5 @@ SEC(".struct_ops") struct tcp_congestion_ops control = {
 	.cong_control = (void *)natcp_main,
 	.cwnd_event = (void *)natcp_happened,
 	.set_state = (void *)natcp_changed,
+	.min_tso_segs = (void *)natcp_segments,
 };

@@ -20,7 +20,7 @@ use midspan_cc::{Config, Feedback};
 use midspan_ccload::{Change, Controls, Error, Kernel, Options, Removal, algorithms};
 use midspan_sys::netns::Netns;
 use midspan_sys::socket::{congestion_control, tcp_info};
-use midspan_units::{Rate, Span, Time};
+use midspan_units::{ByteSize, Rate, Span, Time};
 use socket2::SockRef;
 use world::{World, named};
 
@@ -315,7 +315,13 @@ impl Feeder {
     fn say(&self, ue: Ipv4Addr, bandwidth: Rate, timeout: Span) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let value = Value {
-            feedback: Feedback { bandwidth, min_rtt: Span::from_millis(10), fairness: 256 },
+            feedback: Feedback {
+                bandwidth,
+                min_rtt: Span::from_millis(10),
+                fairness: 256,
+                queue: ByteSize::from_bytes(0),
+                pace: 256,
+            },
             updated: Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64),
             timeout,
             sequence: 1,

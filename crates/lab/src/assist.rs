@@ -22,7 +22,7 @@ use midspan_assist_proto::estimate::{EstimatorConfig, MinRttConfig};
 use midspan_assist_proto::{BasisKind, Causal, Oracle, Recorded};
 use midspan_path::Traces;
 use midspan_scenario::record::FeedbackRecord;
-use midspan_scenario::{Assist, CellSpec, FeedbackOf, Place, Radio, Tell, Way};
+use midspan_scenario::{Assist, CellSpec, Cuts, FeedbackOf, Place, Radio, Tell, Way};
 use midspan_units::Time;
 use tempfile::TempDir;
 
@@ -56,12 +56,15 @@ impl NetAssist {
         let Some(assist) = spec.assisted() else { return Ok(None) };
         let map = map.context("there is no congestion control that takes feedback")?;
         let radio = spec.radio(traces, assist.period).context("there is no trace to tell of")?;
+        let script = Script { radio, cuts: assist.cuts };
         let folder = tempfile::tempdir().context("no folder for certificates")?;
         let config = daemon_config(spec, assist, folder.path())?;
         let start = topology.access_epoch();
         let daemon = topology.mec.run(|| match assist.feedback {
-            FeedbackOf::Oracle => Station::<Oracle>::start(config, radio, start),
-            FeedbackOf::None | FeedbackOf::Causal => Station::<Causal>::start(config, radio, start),
+            FeedbackOf::Oracle => Station::<Oracle>::start(config, script, start),
+            FeedbackOf::None | FeedbackOf::Causal => {
+                Station::<Causal>::start(config, script, start)
+            }
         })??;
         let reflector = match assist.way {
             Way::OutOfBand => None,
@@ -104,6 +107,12 @@ impl NetAssist {
 /// How long the first feedback may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What the base station tells, and when it does not.
+struct Script {
+    radio: Radio,
+    cuts: Option<Cuts>,
+}
+
 /// A daemon, and the thread of the base station that tells it of windows as they pass, or come.
 struct Station<B: Sourced> {
     stop: Arc<AtomicBool>,
@@ -113,18 +122,19 @@ struct Station<B: Sourced> {
 
 impl<B: Sourced + Recorded> Station<B> {
     /// `start` is when the radio link's trace began.
-    fn start(config: DaemonConfig, radio: Radio, start: Time) -> Result<Box<dyn Running>> {
+    fn start(config: DaemonConfig, script: Script, start: Time) -> Result<Box<dyn Running>> {
         let daemon = Daemon::<B>::start(config)?;
         let cell = daemon.embedded(CELL).context("no way in for the base station")?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let work = move || report(&cell, &radio, start, &stopped);
+        let work = move || report(&cell, &script, start, &stopped);
         let thread = thread::Builder::new().name("base-station".into()).spawn(work)?;
         Ok(Box::new(Station { stop, thread: Some(thread), daemon }))
     }
 }
 
-fn report<B: Recorded>(cell: &Embedded<B>, radio: &Radio, start: Time, stopped: &AtomicBool) {
+fn report<B: Recorded>(cell: &Embedded<B>, script: &Script, start: Time, stopped: &AtomicBool) {
+    let Script { radio, cuts } = script;
     let window = radio.down.window();
     // Windows that are over before it begins are nobody's business.
     let first = now().since(start).as_nanos() / window.as_nanos();
@@ -133,6 +143,9 @@ fn report<B: Recorded>(cell: &Embedded<B>, radio: &Radio, start: Time, stopped: 
         thread::sleep(at.since(now()).into());
         if stopped.load(Ordering::Relaxed) {
             return;
+        }
+        if cuts.is_some_and(|cuts| cuts.hold(at.since(start))) {
+            continue;
         }
         let up = radio.up.as_ref().map(|up| up.rate(index));
         let reading = B::reading(at, window, radio.down.rate(index), up);
@@ -202,6 +215,8 @@ fn agent_config(spec: &CellSpec, assist: &Assist, folder: &Path) -> AgentConfig 
         period: assist.period,
         distance,
         flows: FlowsFrom::Counted,
+        standing_queue: assist.standing_queue,
+        pace_percent: assist.pace_percent,
         min_rtt: match assist.tell {
             Tell::Both => MinRttFrom::Network,
             Tell::Bandwidth => MinRttFrom::Sender,

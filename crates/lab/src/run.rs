@@ -7,14 +7,18 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use midspan_assist::agent::FeedbackMap;
+use midspan_assist::now;
 use midspan_emu::Backend;
 use midspan_path::Traces;
 use midspan_scenario::record::{
-    self, LegRecord, Measurement, Outcome, Record, SCHEMA, TransferRecord, Variant,
+    self, CutRecord, CutWatch, LegRecord, Measurement, Outcome, Record, SCHEMA, TransferRecord,
+    Variant,
 };
-use midspan_scenario::{Cell, Cross, Direction, Objects, Place, Scenario, Workload};
+use midspan_scenario::{
+    Cell, CellSpec, Cross, CutTimes, Direction, Objects, Place, Scenario, Workload,
+};
 use midspan_sys::sockdiag::TcpSocket;
-use midspan_units::ByteSize;
+use midspan_units::{ByteSize, Span};
 
 use crate::assist::NetAssist;
 use crate::legs;
@@ -83,7 +87,7 @@ impl Runner<'_> {
                     warmup: bulk.warmup.into(),
                     flows: bulk.flows as usize,
                 };
-                run_bulk(&plan, ends, &topology, variant)
+                run_bulk(&plan, spec, ends, &topology, variant)
             }
             Workload::Transfer(transfer) => {
                 let plan = TransferPlan {
@@ -127,6 +131,7 @@ fn judge(measurement: Measurement, reports: &LinkReports, rtts: ShortestRtts) ->
 
 fn run_bulk(
     plan: &BulkPlan,
+    spec: &CellSpec,
     ends: Ends<'_>,
     topology: &Topology,
     variant: Variant,
@@ -136,11 +141,13 @@ fn run_bulk(
         topology.restart_statistics();
         Ok(())
     };
+    let mut cuts = Vec::new();
+    let meanwhile = |received: &dyn Fn() -> u64| cuts = watch_cuts(spec, plan, topology, received);
     let done = || {
         look = Some((topology.reports(), legs::standing(topology, variant)?));
         Ok(())
     };
-    let BulkResult { start, end } = plan.run(ends, warm, done)?;
+    let BulkResult { start, end } = plan.run(ends, warm, meanwhile, done)?;
     let (reports, legs) = look.context("the run ended before it was looked at")?;
     let seconds = end.at.duration_since(start.at).as_secs_f64();
     ensure!(seconds > 0.0, "nothing was measured: the warm-up filled the whole time");
@@ -163,8 +170,41 @@ fn run_bulk(
         legs,
         links: links::records(&reports),
         feedback: None,
+        cuts,
     };
     Ok((measurement, reports))
+}
+
+/// What becomes of the flows around the cuts of feedback, in the time that is left. Ends with the last.
+fn watch_cuts(
+    spec: &CellSpec,
+    plan: &BulkPlan,
+    topology: &Topology,
+    received: &dyn Fn() -> u64,
+) -> Vec<CutRecord> {
+    let Some((assist, cuts)) = spec.cuts() else { return Vec::new() };
+    let epoch = topology.access_epoch();
+    let age = || now().since(epoch);
+    let wait_until = |at: Span| thread::sleep(at.saturating_sub(age()).into());
+    let delays = |at: Span| {
+        wait_until(at);
+        topology.reports().access.down_delays
+    };
+    let left = plan.time.saturating_sub(plan.warmup);
+    let from = age();
+    let until = from + Span::from_nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+    let follow = |cut: CutTimes| {
+        let earlier = delays(cut.before);
+        let before = delays(cut.start).since(&earlier);
+        let mut watch = CutWatch::start(age(), received());
+        while age() < cut.end {
+            wait_until((age() + CutWatch::LOOK).min(cut.end));
+            watch.look(age(), received());
+        }
+        let earlier = delays(cut.after);
+        watch.record(&cut, &before, &delays(cut.last).since(&earlier))
+    };
+    cuts.between(from, until, assist.period).into_iter().map(follow).collect()
 }
 
 fn run_transfers(
@@ -189,6 +229,7 @@ fn run_transfers(
         legs,
         links: links::records(&reports),
         feedback: None,
+        cuts: Vec::new(),
     };
     Ok((measurement, reports))
 }
@@ -233,6 +274,7 @@ fn run_pages(
         legs,
         links: links::records(&reports),
         feedback: None,
+        cuts: Vec::new(),
     };
     Ok((measurement, reports))
 }

@@ -30,6 +30,16 @@ impl Times {
         self.0.reset();
     }
 
+    /// Those of them that are not in `earlier`, an earlier state of the same.
+    pub fn since(&self, earlier: &Times) -> Times {
+        let mut later = self.clone();
+        // It fails only where `earlier` has some that this has not: then there were none since.
+        if later.0.subtract(&earlier.0).is_err() {
+            later.reset();
+        }
+        later
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.0.len()
@@ -76,5 +86,18 @@ mod tests {
         assert_eq!(others.count(), 102);
         times.reset();
         assert_eq!(times.count(), 0);
+    }
+
+    #[test]
+    fn what_came_later_is_told_from_what_came_before() {
+        let mut times = Times::new();
+        (1..=50).for_each(|millis| times.record(Span::from_millis(millis)));
+        let earlier = times.clone();
+        assert_eq!(times.since(&earlier).count(), 0);
+        (1..=9).for_each(|_| times.record(Span::from_millis(7)));
+        let later = times.since(&earlier);
+        assert_eq!((later.count(), later.at(0.99)), (9, times.since(&earlier).max()));
+        assert!((6.9..7.1).contains(&(later.mean().as_secs_f64() * 1e3)));
+        assert_eq!(earlier.since(&times).count(), 0);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use midspan_scenario::record::{Measurement, PageRecord, Record, Variant, VideoRecord};
+use midspan_scenario::record::{CutRecord, Measurement, PageRecord, Record, Variant, VideoRecord};
 use midspan_scenario::summary::{CellSummary, Counts, Gain, Summary, VariantSummary, Verdict};
 use midspan_scenario::{Direction, Scenario, Stats, Workload};
 
@@ -17,6 +17,14 @@ pub(crate) enum Metric {
     Queueing,
     /// The same at the 95th percentile.
     Queueing95,
+    /// What came in while feedback was cut.
+    CutGoodput,
+    /// For how long nothing came in, at worst.
+    CutSilence,
+    /// How long the data waited before feedback was cut.
+    CutBefore,
+    /// And once it was back.
+    CutAfter,
     /// Until the receiving application had the last byte.
     Received,
     /// Until the initiator's connection had closed in order.
@@ -54,6 +62,10 @@ impl Metric {
         if has_radio_queue(scenario) {
             metrics.extend([Metric::Queueing, Metric::Queueing95]);
         }
+        if scenario.cells().iter().any(|cell| cell.spec.cuts().is_some()) {
+            metrics.extend([Metric::CutGoodput, Metric::CutSilence]);
+            metrics.extend([Metric::CutBefore, Metric::CutAfter]);
+        }
         if has(|workload| matches!(workload, Workload::Transfer(_))) {
             metrics.extend([Metric::Received, Metric::Closed, Metric::Acknowledged]);
         }
@@ -70,17 +82,29 @@ impl Metric {
 
     /// Whether flows that send for a time have it, and not transfers.
     pub(crate) fn is_of_bulk(self) -> bool {
-        matches!(self, Metric::Goodput | Metric::Queueing | Metric::Queueing95)
+        matches!(
+            self,
+            Metric::Goodput
+                | Metric::Queueing
+                | Metric::Queueing95
+                | Metric::CutGoodput
+                | Metric::CutSilence
+                | Metric::CutBefore
+                | Metric::CutAfter
+        )
     }
 
     pub(crate) fn quantity(self) -> Quantity {
         match self {
-            Metric::Goodput | Metric::SendingRate => Quantity::Rate,
+            Metric::Goodput | Metric::CutGoodput | Metric::SendingRate => Quantity::Rate,
             Metric::Policed | Metric::Retransmitted | Metric::Satisfied | Metric::Stalls => {
                 Quantity::Count
             }
             Metric::Queueing
             | Metric::Queueing95
+            | Metric::CutSilence
+            | Metric::CutBefore
+            | Metric::CutAfter
             | Metric::Received
             | Metric::Closed
             | Metric::Acknowledged
@@ -96,6 +120,10 @@ impl Metric {
             Metric::Goodput => "Goodput",
             Metric::Queueing => "Queueing delay, mean",
             Metric::Queueing95 => "Queueing delay, 95th percentile",
+            Metric::CutGoodput => "Goodput while feedback is cut",
+            Metric::CutSilence => "Longest silence while feedback is cut",
+            Metric::CutBefore => "Queueing delay before a cut, 95th percentile",
+            Metric::CutAfter => "Queueing delay after a cut, 95th percentile",
             Metric::Received => "Time to last byte received",
             Metric::Closed => "Time to orderly close",
             Metric::Acknowledged => "Time to last byte acknowledged",
@@ -120,6 +148,15 @@ impl Metric {
             Metric::Queueing | Metric::Queueing95 => {
                 "Of the data's packets on the access link: from coming to it until having left it, less \
                  its fixed delay. Transmission is in it."
+            }
+            Metric::CutGoodput => "What the receiving application read per second over each cut.",
+            Metric::CutSilence => "For how long it read nothing at worst, over each cut.",
+            Metric::CutBefore => {
+                "Of the data's packets over the second before each cut of feedback."
+            }
+            Metric::CutAfter => {
+                "Of the data's packets over the second that begins three periods after each cut of \
+                 feedback."
             }
             Metric::Received => {
                 "From the call of connect until the receiving application had read the last byte: \
@@ -160,6 +197,10 @@ impl Metric {
             Metric::Goodput | Metric::Received => summary.gain,
             Metric::Queueing
             | Metric::Queueing95
+            | Metric::CutGoodput
+            | Metric::CutSilence
+            | Metric::CutBefore
+            | Metric::CutAfter
             | Metric::Closed
             | Metric::Acknowledged
             | Metric::Object
@@ -178,6 +219,10 @@ impl Metric {
             Metric::Goodput => summary.goodput_bps,
             Metric::Queueing => Some(summary.queueing?.mean_s),
             Metric::Queueing95 => Some(summary.queueing?.p95_s),
+            Metric::CutGoodput => Some(summary.cuts?.goodput_bps),
+            Metric::CutSilence => Some(summary.cuts?.silence_s),
+            Metric::CutBefore => summary.cuts?.before_s,
+            Metric::CutAfter => summary.cuts?.after_s,
             Metric::Received => Some(summary.transfers?.received_s),
             Metric::Closed => Some(summary.transfers?.closed_s),
             Metric::Acknowledged => Some(summary.transfers?.acknowledged_s),
@@ -200,12 +245,18 @@ impl Metric {
         let waited = |value: fn(&midspan_scenario::record::DelayRecord) -> f64| {
             run.queueing(direction).map(value).into_iter().collect()
         };
+        let of_cuts =
+            |value: fn(&CutRecord) -> Option<f64>| run.cuts.iter().filter_map(value).collect();
         let of_videos = |value: fn(&VideoRecord) -> f64| run.videos.iter().map(value).collect();
         match self {
             Metric::Goodput if run.transfers.is_empty() => vec![run.goodput_bps],
             Metric::Goodput => Vec::new(),
             Metric::Queueing => waited(|delay| delay.mean_us / 1e6),
             Metric::Queueing95 => waited(|delay| delay.p95_us / 1e6),
+            Metric::CutGoodput => of_cuts(|cut| Some(cut.goodput_bps)),
+            Metric::CutSilence => of_cuts(|cut| Some(cut.silence_s)),
+            Metric::CutBefore => of_cuts(CutRecord::before95_s),
+            Metric::CutAfter => of_cuts(CutRecord::after95_s),
             Metric::Received => times(|transfer| transfer.received_s),
             Metric::Closed => times(|transfer| transfer.closed_s),
             Metric::Acknowledged => times(|transfer| transfer.acknowledged_s),

@@ -31,6 +31,78 @@ pub struct Assist {
     /// part). Zero, as in its authors' program, leaves it out.
     #[serde(default = "nothing")]
     pub uplink_packet: ByteSize,
+    /// How long the UE's link is to have something to carry without hearing of the sender, at most 1 s.
+    /// Zero, the paper's, if absent.
+    #[serde(default)]
+    pub standing_queue: Span,
+    /// The rate that senders send at, in percent of the bandwidth, from 50 to 1000. The paper's 100 if
+    /// absent.
+    #[serde(default = "whole")]
+    pub pace_percent: u32,
+    /// When the base station falls silent, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<Cuts>,
+}
+
+/// Stretches over which the base station says nothing. What becomes of the flows over each is
+/// recorded, with feedback or without: [`CutRecord`](crate::record::CutRecord).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cuts {
+    /// They begin so long after the path began, and then again and again after as long.
+    pub every: Span,
+    /// How long each is.
+    pub length: Span,
+}
+
+/// The times of a cut, since the path began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CutTimes {
+    /// From then on until `start` the queue is looked at, as it is with feedback.
+    pub before: Span,
+    /// Silence begins.
+    pub start: Span,
+    /// Silence is over.
+    pub end: Span,
+    /// Three periods later, when the queue is to be as before ...
+    pub after: Span,
+    /// ... and is looked at until then.
+    pub last: Span,
+}
+
+/// How long the queue is looked at before a cut, and after it.
+const LOOK: Span = Span::from_secs(1);
+
+impl Cuts {
+    /// Whether the base station is silent `at` so long after the path began.
+    pub fn hold(&self, at: Span) -> bool {
+        let into = at.as_nanos() % self.every.as_nanos().max(1);
+        at >= self.every && into < self.length.as_nanos()
+    }
+
+    /// The cuts that lie wholly between two times since the path began, with what is looked at
+    /// around them; feedback has `period`.
+    pub fn between(&self, from: Span, until: Span, period: Span) -> Vec<CutTimes> {
+        let times = |number: u64| {
+            let start = self.every * number;
+            let end = start + self.length;
+            let after = end + period * 3;
+            CutTimes { before: start.saturating_sub(LOOK), start, end, after, last: after + LOOK }
+        };
+        let numbers = (1..).map(times).take_while(|cut| cut.last <= until);
+        numbers.filter(|cut| cut.before >= from).collect()
+    }
+
+    /// What they can be with feedback every `period`: a fault, or None.
+    pub(crate) fn fault(&self, period: Span) -> Option<&'static str> {
+        let around = self.length + period * 3 + LOOK * 2;
+        if self.length == Span::ZERO || self.every < around {
+            return Some(
+                "`every` must be at least `length`, which is not zero, and three periods and 2 s",
+            );
+        }
+        None
+    }
 }
 
 /// Of which windows feedback tells.
@@ -72,6 +144,10 @@ fn period() -> Span {
     Span::from_millis(50)
 }
 
+fn whole() -> u32 {
+    100
+}
+
 fn nothing() -> ByteSize {
     ByteSize::from_bytes(0)
 }
@@ -86,6 +162,13 @@ pub struct Radio {
 }
 
 impl CellSpec {
+    /// The stretches over which the flows are to be looked at, because feedback is cut where there is
+    /// some; and NetAssist.
+    pub fn cuts(&self) -> Option<(&Assist, Cuts)> {
+        let assist = self.assist.as_ref()?;
+        Some((assist, assist.cuts?))
+    }
+
     /// NetAssist, if it gives feedback.
     pub fn assisted(&self) -> Option<&Assist> {
         self.assist.as_ref().filter(|assist| assist.feedback != FeedbackOf::None)
@@ -109,4 +192,33 @@ pub(crate) fn trace(elements: &[ElementSpec]) -> Option<&TraceSpec> {
         ElementSpec::Trace(spec) => Some(spec),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_are_where_there_is_room_around_them() {
+        let cuts = Cuts { every: Span::from_secs(10), length: Span::from_secs(2) };
+        let period = Span::from_millis(50);
+        assert_eq!(cuts.fault(period), None);
+        let seconds = |found: Vec<CutTimes>| -> Vec<u64> {
+            found.iter().map(|cut| cut.start.as_nanos() / 1_000_000_000).collect()
+        };
+        let between =
+            |from, until| cuts.between(Span::from_secs(from), Span::from_secs(until), period);
+        assert_eq!(seconds(between(0, 44)), [10, 20, 30, 40]);
+        // The fourth's end is looked at until 43.15 s, the first's beginning from 9 s on.
+        assert_eq!(seconds(between(10, 43)), [20, 30]);
+        let first = between(0, 20)[0];
+        assert_eq!(first.last, Span::from_millis(13_150));
+        for (at, silent) in
+            [(0, false), (1, false), (10, true), (11, true), (12, false), (21, true)]
+        {
+            assert_eq!(cuts.hold(Span::from_secs(at)), silent, "{at}");
+        }
+        assert!(Cuts { every: Span::from_secs(4), ..cuts }.fault(period).is_some());
+        assert!(Cuts { length: Span::ZERO, ..cuts }.fault(period).is_some());
+    }
 }

@@ -23,7 +23,7 @@ mod spec;
 mod stats;
 pub mod summary;
 
-pub use assist::{Assist, FeedbackOf, Radio, Tell, Way};
+pub use assist::{Assist, CutTimes, Cuts, FeedbackOf, Radio, Tell, Way};
 pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};

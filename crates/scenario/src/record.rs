@@ -7,7 +7,7 @@ use midspan_units::Span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Direction;
+use crate::{CutTimes, Direction};
 
 /// The version of the record's schema. Readers refuse what they do not know.
 pub const SCHEMA: u32 = 1;
@@ -203,6 +203,78 @@ pub struct Measurement {
     /// What became of NetAssist's feedback; none without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<FeedbackRecord>,
+    /// Each cut of feedback that the scenario has, in order. Empty without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuts: Vec<CutRecord>,
+}
+
+/// What became of the flows while the base station was silent, and afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CutRecord {
+    /// When it began, seconds since the path began.
+    pub from_s: f64,
+    /// Application bytes per second that came in over it, times eight, all flows together. Bit/s.
+    pub goodput_bps: f64,
+    /// The longest time over it in which nothing came in, seconds, to a hundredth.
+    pub silence_s: f64,
+    /// The queueing delay of the data on the access link over the second before it; none if no packet
+    /// came through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<DelayRecord>,
+    /// The same over the second that begins three periods after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<DelayRecord>,
+}
+
+impl CutRecord {
+    /// The 95th percentile of the queueing delay before it, in seconds.
+    pub fn before95_s(&self) -> Option<f64> {
+        Some(self.before?.p95_us / 1e6)
+    }
+
+    /// The 95th percentile of the queueing delay after it, in seconds.
+    pub fn after95_s(&self) -> Option<f64> {
+        Some(self.after?.p95_us / 1e6)
+    }
+}
+
+/// Follows the flows through a cut: the longest silence, and what came in.
+#[derive(Debug, Clone, Copy)]
+pub struct CutWatch {
+    first: u64,
+    last: u64,
+    since: Span,
+    silence: Span,
+}
+
+impl CutWatch {
+    /// How often to look.
+    pub const LOOK: Span = Span::from_millis(10);
+
+    /// At the beginning, `at`, since the path began, when so many bytes have come in.
+    pub fn start(at: Span, received: u64) -> CutWatch {
+        CutWatch { first: received, last: received, since: at, silence: Span::ZERO }
+    }
+
+    /// Another look.
+    pub fn look(&mut self, at: Span, received: u64) {
+        self.silence = self.silence.max(at.saturating_sub(self.since));
+        if received > self.last {
+            (self.last, self.since) = (received, at);
+        }
+    }
+
+    /// At the end, which has been looked at, with the delays over the time before the cut and after.
+    pub fn record(&self, cut: &CutTimes, before: &Times, after: &Times) -> CutRecord {
+        let length = cut.end.saturating_sub(cut.start);
+        CutRecord {
+            from_s: cut.start.as_secs_f64(),
+            goodput_bps: (self.last - self.first) as f64 * 8.0 / length.as_secs_f64(),
+            silence_s: self.silence.as_secs_f64(),
+            before: DelayRecord::of(before),
+            after: DelayRecord::of(after),
+        }
+    }
 }
 
 impl Measurement {
@@ -486,8 +558,43 @@ mod tests {
                 legs: vec![leg],
                 links: vec![link],
                 feedback: Some(FeedbackRecord { used: 9, ..FeedbackRecord::default() }),
+                cuts: vec![cut_record()],
             }),
         }
+    }
+
+    /// 2 s from 10 s on, over which 250 KB come in, and nothing between 10.5 s and 11.2 s.
+    fn cut_record() -> CutRecord {
+        let at = |millis| Span::from_millis(millis);
+        let cut = CutTimes {
+            before: at(9_000),
+            start: at(10_000),
+            end: at(12_000),
+            after: at(12_150),
+            last: at(13_150),
+        };
+        let mut watch = CutWatch::start(cut.start, 7_000);
+        for (when, received) in [
+            (10_100, 50_000),
+            (10_500, 90_000),
+            (11_000, 90_000),
+            (11_200, 91_000),
+            (12_000, 257_000),
+        ] {
+            watch.look(at(when), received);
+        }
+        let mut after = Times::new();
+        after.record(at(20));
+        watch.record(&cut, &Times::new(), &after)
+    }
+
+    #[test]
+    fn a_cut_is_followed_from_its_start_to_its_end() {
+        let record = cut_record();
+        assert_eq!((record.from_s, record.goodput_bps), (10.0, 1_000_000.0));
+        assert_eq!(record.silence_s, 0.8);
+        assert_eq!(record.before95_s(), None);
+        assert!((0.019..0.021).contains(&record.after95_s().unwrap()));
     }
 
     fn of_outcome(outcome: Outcome) -> Record {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::record::{Backend, DelayRecord, Measurement, Outcome, PageRecord, Record, Variant};
+use crate::record::{
+    Backend, CutRecord, DelayRecord, Measurement, Outcome, PageRecord, Record, Variant,
+};
 use crate::{Comparison, Direction, Reported, Scenario, Stats};
 
 /// What the runs of one scenario on one backend came to.
@@ -65,6 +67,9 @@ pub struct VariantSummary {
     /// More about pages; none on other workloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageSummary>,
+    /// What became of the flows while feedback was cut; none where it never is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cuts: Option<CutSummary>,
     /// How videos played; none on other workloads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub videos: Option<VideoSummary>,
@@ -113,6 +118,19 @@ pub struct PageSummary {
     /// The median rate that the sender's control allowed, in bits of payload per second; none where it
     /// sets none.
     pub rate_bps: Option<Stats>,
+}
+
+/// Cuts of feedback, as in [`crate::record::CutRecord`]. Over all cuts of all runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CutSummary {
+    /// Goodput over a cut, in bit/s.
+    pub goodput_bps: Stats,
+    /// The longest silence over a cut, in seconds.
+    pub silence_s: Stats,
+    /// The 95th percentile of the queueing delay before a cut, in seconds; none if nothing came through.
+    pub before_s: Option<Stats>,
+    /// The same after it.
+    pub after_s: Option<Stats>,
 }
 
 /// Videos. Over all videos of all runs, but for `satisfied`.
@@ -290,6 +308,7 @@ impl VariantSummary {
             queueing: Queueing::of(&measured, direction),
             transfers: TransferSummary::of(&measured),
             pages: PageSummary::of(&measured),
+            cuts: CutSummary::of(&measured),
             videos: VideoSummary::of(&measured),
             gain: if variant == Variant::None { None } else { Gain::of(runs, none) },
             reported: Vec::new(),
@@ -340,6 +359,19 @@ impl PageSummary {
             object_s: over(pages().flat_map(|page| page.objects_s.iter().copied()).collect()),
             policed: over(pages().map(|page| page.policed() as f64).collect())?,
             rate_bps: over(pages().filter_map(PageRecord::median_rate_bps).collect()),
+        })
+    }
+}
+
+impl CutSummary {
+    fn of(measured: &[&Measurement]) -> Option<CutSummary> {
+        let cuts = || measured.iter().flat_map(|measurement| &measurement.cuts);
+        let over = |values: Vec<f64>| Stats::of(&values);
+        Some(CutSummary {
+            goodput_bps: over(cuts().map(|cut| cut.goodput_bps).collect())?,
+            silence_s: over(cuts().map(|cut| cut.silence_s).collect())?,
+            before_s: over(cuts().filter_map(CutRecord::before95_s).collect()),
+            after_s: over(cuts().filter_map(CutRecord::after95_s).collect()),
         })
     }
 }

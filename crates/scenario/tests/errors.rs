@@ -360,6 +360,10 @@ fn assisted_files() {
     assert!(error.contains("put a `trace` into `path.access.down`"), "{error}");
     let error = spoilt("50 ms", "5 ms");
     assert!(error.starts_with("x.toml:9: `period` must be between 10 ms and 500 ms"), "{error}");
+    let error = spoilt("50 ms\"", "50 ms\"\npace_percent = 0");
+    assert!(error.contains("`pace_percent` must be between 50 and 1000"), "{error}");
+    let error = spoilt("50 ms\"", "50 ms\"\nstanding_queue = \"2 s\"");
+    assert!(error.contains("`standing_queue` must be at most 1 s"), "{error}");
     let error = spoilt("feedback = \"causal\"", "feedback = \"acausal\"");
     assert!(error.contains("`none`, `causal`, `oracle`"), "{error}");
     let error = spoilt("mean = \"5 Mbit/s\"", "mean = \"0 bit/s\"");

@@ -86,6 +86,7 @@ fn record(scenario: &Scenario, variant: Variant, acknowledged_bps: f64) -> Recor
             legs: Vec::new(),
             links: Vec::new(),
             feedback: None,
+            cuts: Vec::new(),
         }),
     }
 }

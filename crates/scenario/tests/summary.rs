@@ -62,6 +62,7 @@ fn measured(goodput_bps: f64, transfers: Vec<TransferRecord>) -> Outcome {
         legs: Vec::new(),
         links: Vec::new(),
         feedback: None,
+        cuts: Vec::new(),
     })
 }
 

@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 use midspan_assist_proto::estimate::{EstimatorConfig, MinRttConfig};
 use midspan_assist_proto::{
     Basis, Board, Causal, Feedback, Inbox, Limits, Oracle, Recorded, Registry, Rights, SessionId,
-    SourceId, ToDaemon,
+    SourceId, Target, ToDaemon,
 };
 use midspan_cc::feedback::Value;
 use midspan_path::Traces;
 use midspan_scenario::record::FeedbackRecord;
-use midspan_scenario::{Assist, CellSpec, FeedbackOf, Place, Radio, Tell, Way};
+use midspan_scenario::{Assist, CellSpec, Cuts, FeedbackOf, Place, Radio, Tell, Way};
 use midspan_units::{Rate, Span, Time};
 
 use crate::run::Error;
@@ -78,6 +78,7 @@ trait Feeding {
 struct Line<B: Basis> {
     registry: Registry<B>,
     radio: Radio,
+    cuts: Option<Cuts>,
     /// Of the radio's windows, the next one that is told.
     window: u64,
     /// On their way, and when they arrive.
@@ -110,7 +111,9 @@ impl<B: Recorded> Line<B> {
         let timeout = assist.period * 7 / 2;
         let mut inbox = Inbox::new(B::KIND, timeout, Rate::from_bps(u64::MAX));
         inbox.register(0, UE);
-        let mut board = Board::default();
+        let target =
+            Target { standing_queue: assist.standing_queue, pace_percent: assist.pace_percent };
+        let mut board = Board::new(target);
         board.count([(UE, flows)].into(), Time::ZERO, timeout);
         let distance = match assist.agent {
             Place::Server => spec.path.wide.base_rtt(),
@@ -119,6 +122,7 @@ impl<B: Recorded> Line<B> {
         Line {
             registry,
             radio,
+            cuts: assist.cuts,
             window: 0,
             under_way: VecDeque::new(),
             distance,
@@ -152,7 +156,9 @@ impl<B: Recorded> Feeding for Line<B> {
             let (at, window) = (self.next_reading(), self.radio.down.window());
             let down = self.radio.down.rate(self.window);
             let up = self.radio.up.as_ref().map(|up| up.rate(self.window));
-            self.registry.observe(SOURCE, UE, &B::reading(at, window, down, up), now);
+            if !self.cuts.is_some_and(|cuts| cuts.hold(at.since(Time::ZERO))) {
+                self.registry.observe(SOURCE, UE, &B::reading(at, window, down, up), now);
+            }
             self.window += 1;
         }
         while let Some(due) = self.registry.poll(now) {
@@ -170,6 +176,8 @@ impl<B: Recorded> Feeding for Line<B> {
                 bandwidth: entry.bandwidth,
                 min_rtt,
                 fairness: entry.fairness.as_256ths(),
+                queue: entry.queue,
+                pace: entry.pace,
             };
             let (updated, timeout, sequence) = (entry.measured, self.timeout, entry.sequence);
             told = Some(Value { feedback, updated, timeout, sequence });

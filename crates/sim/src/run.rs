@@ -1,7 +1,9 @@
 //! One cell of a sweep, from nothing to its measurement.
 
-use midspan_path::{Counters, Path, SpecError, Traces};
-use midspan_scenario::record::{LegRecord, Measurement, TransferRecord, Variant};
+use midspan_path::{Counters, Path, SpecError, Times, Traces};
+use midspan_scenario::record::{
+    CutRecord, CutWatch, LegRecord, Measurement, TransferRecord, Variant,
+};
 use midspan_scenario::{Bulk, CellSpec, Direction, Place, Transfer, Workload};
 use midspan_split::Watermarks;
 use midspan_units::{ByteSize, Span, Time};
@@ -228,6 +230,7 @@ impl Run<'_> {
         self.advance(begin + bulk.warmup, |_| false);
         let (before, links_before) = (self.look(&flows, upload), self.world.counters());
         self.world.restart_delays();
+        let cuts = self.watch_cuts(&flows, upload, begin + bulk.time);
         self.advance(begin + bulk.time, |_| false);
         let after = self.look(&flows, upload);
         let seconds = bulk.time.saturating_sub(bulk.warmup).as_secs_f64();
@@ -247,7 +250,40 @@ impl Run<'_> {
             legs: self.legs(),
             links: measure::links(&links_before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),
+            cuts,
         })
+    }
+
+    /// What becomes of the flows around the cuts of feedback until `until`. Ends with the last.
+    fn watch_cuts(&mut self, flows: &[Connection], upload: bool, until: Time) -> Vec<CutRecord> {
+        let Some((assist, cuts)) = self.spec.cuts() else { return Vec::new() };
+        let (period, age) = (assist.period, |time: Time| time.since(Time::ZERO));
+        let mut records = Vec::new();
+        for cut in cuts.between(age(self.world.now), age(until), period) {
+            let earlier = self.access_delays(cut.before);
+            let before = self.access_delays(cut.start).since(&earlier);
+            let mut watch = CutWatch::start(cut.start, self.received(flows, upload));
+            let mut at = cut.start;
+            while at < cut.end {
+                at = (at + CutWatch::LOOK).min(cut.end);
+                self.advance(Time::ZERO + at, |_| false);
+                watch.look(at, self.received(flows, upload));
+            }
+            let earlier = self.access_delays(cut.after);
+            let after = self.access_delays(cut.last).since(&earlier);
+            records.push(watch.record(&cut, &before, &after));
+        }
+        records
+    }
+
+    /// The delays of what has gone to the UE, so long after the beginning.
+    fn access_delays(&mut self, at: Span) -> Times {
+        self.advance(Time::ZERO + at, |_| false);
+        self.world.delays().next().map(|(_, down)| down.clone()).unwrap_or_default()
+    }
+
+    fn received(&self, flows: &[Connection], upload: bool) -> u64 {
+        self.look(flows, upload).iter().map(|flow| flow.read).sum()
     }
 
     /// Waits until both applications are connected.
@@ -336,6 +372,7 @@ impl Run<'_> {
             legs,
             links: measure::links(before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),
+            cuts: Vec::new(),
         }
     }
 

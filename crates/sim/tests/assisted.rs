@@ -1,7 +1,7 @@
 //! NATCP and NACubic in virtual time, told by NetAssist of a synthetic cellular link.
 
 use midspan_path::{CellularSpec, Trace, Traces};
-use midspan_scenario::record::{Measurement, Variant};
+use midspan_scenario::record::{CutRecord, Measurement, Variant};
 use midspan_scenario::{CellSpec, Direction, Scenario};
 use midspan_sim::{Error, run};
 use midspan_units::{Rate, Span};
@@ -104,6 +104,31 @@ fn the_relays_client_leg_is_told_too() {
     let (cubic, natcp) = (of("cubic", "none"), of("natcp", "causal"));
     assert!(natcp.goodput_bps > 0.8 * cubic.goodput_bps);
     assert!(delay(&natcp) < delay(&cubic) / 4.0, "{} {}", delay(&natcp), delay(&cubic));
+}
+
+#[test]
+fn a_standing_queue_uses_the_link_better() {
+    let of = |more: &str| measure("natcp", &format!("feedback = 'causal'\n{more}"), 1);
+    let paper = of("");
+    let standing = of("standing_queue = '50 ms'\npace_percent = 125");
+    assert!(standing.goodput_bps > 1.03 * paper.goodput_bps);
+    assert!((1.5..10.0).contains(&(delay(&standing) / delay(&paper))));
+}
+
+#[test]
+fn while_feedback_is_cut_the_flow_goes_on_and_afterwards_the_queue_is_short_again() {
+    let cuts = "cuts = { every = '6 s', length = '2 s' }";
+    let of = |control: &str, feedback: &str| {
+        measure(control, &format!("feedback = '{feedback}'\n{cuts}"), 1).cuts
+    };
+    let (cubic, natcp) = (of("cubic", "none"), of("natcp", "causal"));
+    let starts: Vec<f64> = natcp.iter().map(|cut| cut.from_s).collect();
+    assert_eq!(starts, (1..=9).map(|number| f64::from(6 * number)).collect::<Vec<_>>());
+    let goodput = |cuts: &[CutRecord]| cuts.iter().map(|cut| cut.goodput_bps).sum::<f64>();
+    assert!(goodput(&natcp) > 0.8 * goodput(&cubic));
+    let after = |cuts: &[CutRecord]| cuts.iter().filter_map(CutRecord::after95_s).sum::<f64>();
+    assert!(after(&natcp) < after(&cubic) / 3.0, "{} {}", after(&natcp), after(&cubic));
+    assert_eq!(measure("natcp", "feedback = 'causal'", 1).cuts, []);
 }
 
 #[test]

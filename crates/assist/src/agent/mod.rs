@@ -220,7 +220,7 @@ impl Prepared {
             ..LinkStatus::default()
         };
         Shared(Arc::new(Mutex::new(State {
-            board: Board::default(),
+            board: Board::new(config.target()),
             sink,
             timeout: config.timeout(),
             min_rtt: config.min_rtt,

@@ -122,6 +122,8 @@ fn value(entry: &Entry, timeout: Span) -> [u8; VALUE_SIZE] {
         bandwidth: entry.bandwidth,
         min_rtt: entry.min_rtt,
         fairness: entry.fairness.as_256ths(),
+        queue: entry.queue,
+        pace: entry.pace,
     };
     // As of the measurement, so that its age counts towards the timeout.
     let Entry { measured: updated, sequence, .. } = *entry;
@@ -155,7 +157,7 @@ impl Sink for Memory {
 #[cfg(test)]
 mod tests {
     use midspan_assist_proto::fairness::Coefficient;
-    use midspan_units::{Rate, Time};
+    use midspan_units::{ByteSize, Rate, Time};
 
     use super::*;
 
@@ -165,6 +167,8 @@ mod tests {
             bandwidth: Rate::from_bps(12_000_000),
             min_rtt: Span::from_millis(11),
             fairness: Coefficient::of_flows(2).unwrap(),
+            queue: ByteSize::from_bytes(60_000),
+            pace: 320,
             measured: Time::from_nanos(123),
             sequence: 9,
         }

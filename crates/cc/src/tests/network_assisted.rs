@@ -1,6 +1,6 @@
 //! NATCP and NACubic.
 
-use midspan_units::Rate;
+use midspan_units::{ByteSize, Rate};
 
 use super::*;
 use crate::{Feedback, Kind};
@@ -9,7 +9,8 @@ const RTT: Span = Span::from_millis(10);
 
 /// 1500 bytes of IP packet a millisecond.
 fn feedback(fairness: u32) -> Feedback {
-    Feedback { bandwidth: Rate::from_bps(12_000_000), min_rtt: RTT, fairness }
+    let bandwidth = Rate::from_bps(12_000_000);
+    Feedback { bandwidth, min_rtt: RTT, fairness, queue: ByteSize::from_bytes(0), pace: 256 }
 }
 
 fn sender(name: &str) -> Sender {
@@ -40,13 +41,49 @@ fn natcp_shares() {
         (feedback(512), 10),
         (feedback(0), 20),
         (Feedback { min_rtt: Span::ZERO, ..feedback(256) }, 20),
-        (feedback(256 * 1000), 4),
+        (feedback(256 * 1000), 2),
     ] {
         let mut sender = sender("natcp");
         sender.sample.feedback = Some(feedback);
         sender.ack();
         assert_eq!(sender.control.cwnd(), window);
     }
+}
+
+/// What is to be in the bottleneck's queue comes on top, shared as well; the pace is a part or a multiple
+/// of the bandwidth, and does not change the window.
+#[test]
+fn natcp_keeps_the_queue_that_is_wanted() {
+    // 30,000 bytes are 20 packets.
+    let queue = ByteSize::from_bytes(30_000);
+    for (fairness, pace, window, rate) in
+        [(256, 256, 40, 11_584_000), (512, 320, 20, 14_480_000), (256, 0, 40, 11_584_000)]
+    {
+        let mut sender = sender("natcp");
+        sender.sample.feedback = Some(Feedback { queue, pace, ..feedback(fairness) });
+        sender.ack();
+        assert_eq!(sender.control.cwnd(), window);
+        assert_eq!(sender.control.pacing_rate(), Some(Rate::from_bps(rate)));
+    }
+}
+
+/// Feedback holds for what is sent next, before any acknowledgement, and packets go singly; without it
+/// nothing changes, and they go as the stack likes.
+#[test]
+fn feedback_holds_from_the_next_packet_on() {
+    for (name, window) in [("natcp", 20), ("nacubic", 20)] {
+        let mut sender = sender(name);
+        let before = sender.control.pacing_rate();
+        sender.control.on_send(&sender.connection, None);
+        assert_eq!((sender.control.cwnd(), sender.control.burst()), (100, Some(2)), "{name}");
+        assert_eq!(sender.control.pacing_rate(), before, "{name}");
+        sender.control.on_send(&sender.connection, Some(&feedback(256)));
+        assert_eq!((sender.control.cwnd(), sender.control.burst()), (window, Some(1)), "{name}");
+        assert_eq!(sender.control.pacing_rate(), Some(Rate::from_bps(11_584_000)), "{name}");
+    }
+    let mut cubic = sender("cubic");
+    cubic.control.on_send(&cubic.connection, Some(&feedback(256)));
+    assert_eq!((cubic.control.cwnd(), cubic.control.burst()), (100, None));
 }
 
 #[test]

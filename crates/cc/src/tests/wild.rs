@@ -2,7 +2,7 @@
 //! not trap: by dividing by zero in any build, by undefined behaviour where debug assertions are on.
 //! `PROPTEST_CASES` says how many lives a control is led through.
 
-use midspan_units::Rate;
+use midspan_units::{ByteSize, Rate};
 use proptest::prelude::*;
 
 use super::*;
@@ -31,6 +31,7 @@ enum Step {
     SetState(State),
     SetCwnd(u32),
     SetSsthresh(u32),
+    Send(Option<Feedback>),
     Start,
     Restart,
 }
@@ -38,6 +39,18 @@ enum Step {
 fn state() -> impl Strategy<Value = State> {
     use State::*;
     prop::sample::select(vec![Open, Disorder, Cwr, Recovery, Loss])
+}
+
+fn feedback() -> impl Strategy<Value = Feedback> {
+    (wild_long(), wild_long(), wild(), wild(), wild()).prop_map(
+        |(bandwidth, min_rtt, fairness, queue, pace)| Feedback {
+            bandwidth: Rate::from_bps(bandwidth),
+            min_rtt: Span::from_nanos(min_rtt),
+            fairness,
+            queue: ByteSize::from_bytes(queue.into()),
+            pace,
+        },
+    )
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
@@ -51,17 +64,11 @@ fn sample() -> impl Strategy<Value = Sample> {
             app_limited,
         },
     );
-    let feedback =
-        (wild_long(), wild_long(), wild()).prop_map(|(bandwidth, min_rtt, fairness)| Feedback {
-            bandwidth: Rate::from_bps(bandwidth),
-            min_rtt: Span::from_nanos(min_rtt),
-            fairness,
-        });
     (
         (wild(), wild(), wild()),
         prop::option::of(wild_long()),
         prop::option::of(rate),
-        prop::option::of(feedback),
+        prop::option::of(feedback()),
         any::<[bool; 3]>(),
     )
         .prop_map(|((acked, advanced, prior_in_flight), rtt, rate, feedback, flags)| Sample {
@@ -80,6 +87,7 @@ fn sample() -> impl Strategy<Value = Sample> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => sample().prop_map(Step::Ack),
+        6 => prop::option::of(feedback()).prop_map(Step::Send),
         2 => state().prop_map(Step::Reduce),
         1 => Just(Step::Reduced),
         1 => Just(Step::Undo),
@@ -143,6 +151,7 @@ fn apply(control: &mut Control, connection: &Connection, step: &Step) {
         Step::SetState(state) => control.set_state(connection, *state),
         Step::SetCwnd(packets) => control.set_cwnd(*packets),
         Step::SetSsthresh(packets) => control.set_ssthresh(*packets),
+        Step::Send(feedback) => control.on_send(connection, feedback.as_ref()),
         Step::Start => control.on_transmit_start(connection),
         Step::Restart => control.on_restart(connection),
     }

@@ -46,7 +46,8 @@ pub struct BulkResult {
 }
 
 impl BulkPlan {
-    /// Runs the flows. `warm` is called at the end of the warm-up, and `done` at the end of the
+    /// Runs the flows. `warm` is called at the end of the warm-up; `meanwhile` while they are measured,
+    /// with what tells the bytes received so far, and must not outlast that; and `done` at the end of the
     /// measured time while all connections still stand.
     ///
     /// # Errors
@@ -55,6 +56,7 @@ impl BulkPlan {
         &self,
         ends: Ends<'_>,
         warm: impl FnOnce() -> Result<()>,
+        meanwhile: impl FnOnce(&dyn Fn() -> u64),
         done: impl FnOnce() -> Result<()>,
     ) -> Result<BulkResult> {
         let listener = ends.listen().context("server application cannot listen")?;
@@ -71,7 +73,7 @@ impl BulkPlan {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let threads: Vec<_> = flows.iter().flat_map(|flow| flow.start(scope, &over)).collect();
-            let result = self.observe(&flows, sender_host, warm, done);
+            let result = self.observe(&flows, sender_host, warm, meanwhile, done);
             over.store(true, Ordering::Relaxed);
             for flow in &flows {
                 flow.cut();
@@ -96,12 +98,14 @@ impl BulkPlan {
         flows: &[Flow],
         sender_host: &Netns,
         warm: impl FnOnce() -> Result<()>,
+        meanwhile: impl FnOnce(&dyn Fn() -> u64),
         done: impl FnOnce() -> Result<()>,
     ) -> Result<BulkResult> {
         let begin = Instant::now();
         thread::sleep(self.warmup);
         warm()?;
         let start = snapshot(flows, sender_host)?;
+        meanwhile(&|| flows.iter().map(|flow| flow.received.load(Ordering::Relaxed)).sum());
         thread::sleep((begin + self.time).saturating_duration_since(Instant::now()));
         let end = snapshot(flows, sender_host)?;
         done()?;

@@ -198,10 +198,20 @@ fn together(name: &'static str, link: &LinkSpec) -> Option<Problem> {
 }
 
 fn assist(spec: &CellSpec) -> Option<Problem> {
+    if let Some(what) = spec.cuts().and_then(|(assist, cuts)| cuts.fault(assist.period)) {
+        return problem(&["assist", "cuts"], what);
+    }
     let assist = spec.assisted()?;
     if !(Span::from_millis(10)..=Span::from_millis(500)).contains(&assist.period) {
         let what = "`period` must be between 10 ms and 500 ms";
         return problem(&["assist", "period"], what);
+    }
+    if assist.standing_queue > Span::from_secs(1) {
+        return problem(&["assist", "standing_queue"], "`standing_queue` must be at most 1 s");
+    }
+    if !(50..=1_000).contains(&assist.pace_percent) {
+        let what = "`pace_percent` must be between 50 and 1000";
+        return problem(&["assist", "pace_percent"], what);
     }
     let at = &["assist", "feedback"];
     if spec.workload.direction() == Direction::Upload {

@@ -89,7 +89,7 @@ impl Sender {
             self.rtt.min().map_or(0, |rtt| rtt.as_micros() >> self.config.tcp_tso_rtt_log);
         let near = if distance < 32 { GSO_MAX_SIZE >> distance } else { 0 };
         let bytes = (rate / 1024 + near).min(GSO_MAX_SIZE);
-        ((bytes / mss) as u32).max(self.config.tcp_min_tso_segs)
+        ((bytes / mss) as u32).max(self.control.burst().unwrap_or(self.config.tcp_min_tso_segs))
     }
 
     /// What Linux holds for the flow's rate where the congestion control names none: window over

@@ -84,6 +84,7 @@ impl Sender {
     /// A lost segment, if there is one and the windows let it go.
     fn send_lost(&mut self, now: Time) -> Option<Outgoing> {
         let number = self.board.next_lost()?;
+        self.consult(now);
         if self.board.in_flight() >= self.cwnd() {
             self.round.window_limited = true;
             return None;
@@ -101,6 +102,7 @@ impl Sender {
         if self.board.is_empty() {
             self.restart_after_idle(now);
         }
+        self.consult(now);
         if self.board.in_flight() >= self.cwnd() {
             self.round.window_limited = true;
             return None;
@@ -110,6 +112,14 @@ impl Sender {
         }
         let length = self.sendable()?;
         Some(self.emit_new(now, length))
+    }
+
+    /// The network may have said something since the last acknowledgement.
+    fn consult(&mut self, now: Time) {
+        if let Some(value) = self.feedback {
+            let connection = self.connection(now);
+            self.control.on_send(&connection, value.at(now).as_ref());
+        }
     }
 
     /// Whether there is something to send that was never sent, and the peer's window takes it.
