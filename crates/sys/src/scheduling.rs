@@ -9,16 +9,11 @@ use std::mem::size_of;
 /// # Errors
 /// Without CAP_SYS_NICE or RLIMIT_RTPRIO.
 pub fn run_first(priority: i32) -> io::Result<()> {
-    set_policy(libc::SCHED_FIFO, priority)
-}
-
-/// As one that computes and has nobody wait for it (SCHED_BATCH): when it wakes, the thread that runs
-/// ends its turn first. It keeps its nice value, which says how large its share of the processor is.
-///
-/// # Errors
-/// None are known: it takes no privilege.
-pub fn run_in_batches() -> io::Result<()> {
-    set_policy(libc::SCHED_BATCH, 0)
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the parameters are valid; thread 0 is the caller.
+    #[allow(unsafe_code)]
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    check(result.into())
 }
 
 /// As an ordinary thread with a time slice of `nanos` (Linux 6.12): the shorter the slice, the sooner the
@@ -41,14 +36,6 @@ pub fn run_in_slices_of(nanos: u64) -> io::Result<()> {
     #[allow(unsafe_code)]
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     check(result)
-}
-
-fn set_policy(policy: i32, priority: i32) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: the parameters are valid; thread 0 is the caller.
-    #[allow(unsafe_code)]
-    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
-    check(result.into())
 }
 
 fn check(result: libc::c_long) -> io::Result<()> {

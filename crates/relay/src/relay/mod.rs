@@ -6,7 +6,6 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use midspan_sys::scheduling::run_in_batches;
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -292,11 +291,8 @@ impl Relay {
                     raise(&self.0.ended);
                 }
             }
-            let nice = shared.settings().config.nice;
-            let scheduled = run_in_batches()
-                .and_then(|()| setpriority_process(None, nice).map_err(io::Error::from));
-            if let Err(error) = scheduled {
-                tracing::debug!(%error, "a worker is scheduled as any thread");
+            if let Err(error) = setpriority_process(None, shared.settings().config.nice) {
+                tracing::debug!(%error, "a worker has the priority of any thread");
             }
             shared.privileges.lower();
             let _ended = Ended(shared);

@@ -2,6 +2,7 @@
 
 mod beat;
 mod connect;
+mod courtesy;
 mod held;
 mod intake;
 mod rounds;
@@ -21,6 +22,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
 use beat::Beat;
+use courtesy::Courtesy;
 use intake::listeners;
 use rounds::Rounds;
 
@@ -38,8 +40,6 @@ use crate::socket::{self, Family, Listener};
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 512;
-/// Events at a time, at most, before which whoever else is ready to run goes first.
-const FEW: usize = 8;
 /// How long a draining relay still takes connections: those whose handshake was under way when
 /// the rules that brought them were removed.
 const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
@@ -65,6 +65,7 @@ pub(crate) struct Worker {
     /// The place among those that BPF steers to.
     slot: Option<HeldSlot>,
     beat: Beat,
+    courtesy: Courtesy,
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
     clients: Vec<IpNet>,
@@ -124,6 +125,7 @@ impl Worker {
             listeners,
             slot: None,
             beat: Beat::none(),
+            courtesy: Courtesy::new(),
             rest_until: None,
             clients: IpNet::aggregate(&config.clients),
             marks: Watermarks::up_to(config.buffer.as_bytes()),
@@ -181,24 +183,28 @@ impl Worker {
         }
     }
 
-    /// Waits for events. Where there are few, others that are ready to run go first: they may have more
-    /// for us to do, which together takes less than one by one. On a processor that is idle it means
-    /// nothing.
-    fn wait(&self, events: &mut Vec<Event>) -> io::Result<()> {
-        let take = |events: &mut Vec<Event>, timeout: Option<&Timespec>| match epoll::wait(
-            &self.epoll,
-            rustix::buffer::spare_capacity(events),
-            timeout,
-        ) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(io::Error::from(error)),
-        };
-        take(events, self.timeout().as_ref())?;
-        if (1..=FEW).contains(&events.len()) {
+    /// Waits for events. Where there are few, others may go first, who have more for us to do.
+    fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+        let timeout = self.timeout();
+        self.take_events(events, timeout.as_ref())?;
+        let (first, counters) = (events.len(), self.counters());
+        let bytes = counters.bytes_from_client.get() + counters.bytes_from_server.get();
+        if self.courtesy.is_due(first, bytes) {
+            let begin = Instant::now();
             rustix::thread::sched_yield();
-            take(events, Some(&Timespec::default()))?;
+            let took = begin.elapsed();
+            self.take_events(events, Some(&Timespec::default()))?;
+            self.courtesy.learn(events.len() - first, took);
         }
+        self.courtesy.round(events.len());
         Ok(())
+    }
+
+    fn take_events(&self, events: &mut Vec<Event>, timeout: Option<&Timespec>) -> io::Result<()> {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Goes on with the settings as they are now, for new connections.
