@@ -1,6 +1,6 @@
 //! Whether to let others run before what has come is seen to.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Events of a round, at most, before which others may go first.
 const FEW: usize = 8;
