@@ -3,6 +3,7 @@
  * draft's. Without its long-term bandwidth sampling, which only policers that drop a fifth set off. */
 #pragma once
 
+#include "best.h"
 #include "cc.h"
 
 /* Gains are in 256ths. Section 4.3.2: 2 / ln 2; 4.3.3: its inverse. */
@@ -28,14 +29,8 @@ enum bbr_state {
 	BBR_PROBE_RTT,
 };
 
-/* The greatest bandwidth in a round. */
-struct bbr_best {
-	u64 bw; /* bytes per second */
-	u32 round;
-};
-
 struct bbr {
-	struct bbr_best best[3]; /* of the window, and the best since each */
+	struct best best;        /* of the bandwidth, bytes per second */
 	u64 full_bw;
 	u64 cycle_stamp_ns;
 	u64 min_rtt_stamp_ns;
@@ -63,37 +58,7 @@ CC_INLINE u64 bbr_gained(u64 value, u32 gain)
 
 CC_INLINE u64 bbr_max_bw(const struct bbr *bbr)
 {
-	return bbr->best[0].bw;
-}
-
-/* Section 4.1.1.3: the greatest of the last ten rounds. */
-CC_INLINE void bbr_observe(struct bbr *bbr, u64 bw)
-{
-	struct bbr_best sample = { .bw = bw, .round = bbr->round }, *best = bbr->best;
-	u32 age;
-
-	if (bw >= best[0].bw || bbr->round - best[2].round > BBR_BW_ROUNDS) {
-		best[0] = best[1] = best[2] = sample;
-		return;
-	}
-	if (bw >= best[1].bw)
-		best[1] = best[2] = sample;
-	else if (bw >= best[2].bw)
-		best[2] = sample;
-	age = bbr->round - best[0].round;
-	if (age > BBR_BW_ROUNDS) {
-		best[0] = best[1];
-		best[1] = best[2];
-		best[2] = sample;
-		if (bbr->round - best[0].round > BBR_BW_ROUNDS) {
-			best[0] = best[1];
-			best[1] = best[2];
-		}
-	} else if (best[1].round == best[0].round && age > BBR_BW_ROUNDS / 4) {
-		best[1] = best[2] = sample;
-	} else if (best[2].round == best[1].round && age > BBR_BW_ROUNDS / 2) {
-		best[2] = sample;
-	}
+	return best_value(&bbr->best);
 }
 
 CC_INLINE u32 bbr_pacing_gain(const struct bbr *bbr)
@@ -179,7 +144,7 @@ CC_INLINE void bbr_update_bw(struct bbr *bbr, const struct cc *cc, const struct 
 		bbr->packet_conservation = 0;
 	}
 	if (!sample->app_limited || bw >= bbr_max_bw(bbr))
-		bbr_observe(bbr, bw);
+		best_observe(&bbr->best, bw, bbr->round, BBR_BW_ROUNDS);
 }
 
 /* Section 4.3.4.4. */
