@@ -16,6 +16,9 @@ use crate::{Terminal, html};
 /// Errors up to this share count as agreement.
 pub(crate) const CLOSE: f64 = 0.15;
 
+/// What the names of Midspan's own controls begin with.
+const OURS: &str = "ms_";
+
 /// Retransmissions in the reference below which chance has too much say.
 const MANY: u64 = 20;
 
@@ -152,6 +155,7 @@ impl<'a> Against<'a> {
             CLOSE * 100.0,
         ));
         sentences.extend(self.of_many_losses());
+        sentences.extend(self.of_twins());
         let bouts: Vec<&Bout<'_>> =
             self.contests.iter().filter(|bout| bout.ours.is_some()).collect();
         if !bouts.is_empty() {
@@ -187,11 +191,42 @@ impl Against<'_> {
         };
         (!errors.is_empty()).then(|| {
             format!(
-                "Of those with {MANY} retransmissions or more in the reference, {} and {}.",
+                "Of those with {MANY} retransmissions or more in the reference, {}, {} and {}.",
                 within(0.1),
+                within(CLOSE),
                 within(0.25)
             )
         })
+    }
+}
+
+impl Against<'_> {
+    /// Midspan's own controls beside the kernel's of the same name, in the same conditions of the same run.
+    fn of_twins(&self) -> Option<String> {
+        let mean = |line: &Line<'_>| Some(line.ours?.stats.mean);
+        let factors: Vec<f64> = self
+            .lines
+            .iter()
+            .filter_map(|line| {
+                let name = line.pair.control.strip_prefix(OURS)?;
+                let twin = self.lines.iter().find(|twin| {
+                    twin.pair.control == name
+                        && twin.pair.variant == line.pair.variant
+                        && twin.pair.theirs == line.pair.theirs
+                })?;
+                Some(mean(line)? / mean(twin)?)
+            })
+            .collect();
+        let stats = Stats::of(&factors)?;
+        let close = factors.iter().filter(|factor| (*factor - 1.0).abs() <= 0.1).count();
+        Some(format!(
+            "Midspan's own controls beside the kernel's of the same name, in the same run: {close} of {} cells \
+             within 10 %, from {} to {} times as fast, {} on the mean.",
+            factors.len(),
+            factor(stats.min),
+            factor(stats.max),
+            factor(stats.mean),
+        ))
     }
 }
 
@@ -200,7 +235,7 @@ impl Line<'_> {
     pub(crate) fn conditions(&self) -> [String; 5] {
         let conditions = &self.pair.theirs.conditions;
         [
-            conditions.congestion_control.clone(),
+            self.pair.control.clone(),
             conditions.rtt.to_string(),
             conditions.access_rtt.to_string(),
             impairment(conditions),

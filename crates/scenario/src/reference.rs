@@ -76,6 +76,8 @@ pub struct Pair {
     pub labels: BTreeMap<String, String>,
     /// Which of our variants.
     pub variant: Variant,
+    /// The sender's congestion control, by the name that it had here.
+    pub control: String,
     /// The reference's row.
     pub theirs: Row,
     /// Our [`VariantSummary::acknowledged_bps`], bit/s; none if no run was measured.
@@ -117,11 +119,10 @@ pub fn compare(rows: &[Row], scenario: &Scenario, summary: &Summary) -> Comparis
             rows.iter().find(|row| row.conditions.same_as(&conditions))
         };
         let mine = |variant| results.variant(variant);
-        comparison.pairs.extend(
-            cell.variants
-                .iter()
-                .filter_map(|&variant| Some(Pair::of(results, mine(variant)?, of(variant)?))),
-        );
+        comparison.pairs.extend(cell.variants.iter().filter_map(|&variant| {
+            let control = cell.spec.hosts.ue.congestion_control.clone();
+            Some(Pair::of(control, results, mine(variant)?, of(variant)?))
+        }));
         let proxies = cell.variants.iter().filter(|variant| **variant != Variant::None);
         comparison.contests.extend(proxies.filter_map(|&variant| {
             let none = mine(Variant::None);
@@ -132,7 +133,7 @@ pub fn compare(rows: &[Row], scenario: &Scenario, summary: &Summary) -> Comparis
 }
 
 impl Pair {
-    fn of(cell: &CellSummary, ours: &VariantSummary, theirs: &Row) -> Pair {
+    fn of(control: String, cell: &CellSummary, ours: &VariantSummary, theirs: &Row) -> Pair {
         let stats = ours.acknowledged_bps;
         let goodput = theirs.goodput.as_bps() as f64;
         let random = theirs.conditions.loss > Share::ZERO || theirs.conditions.late > Share::ZERO;
@@ -144,6 +145,7 @@ impl Pair {
         Pair {
             labels: cell.labels.clone(),
             variant: ours.variant,
+            control,
             theirs: theirs.clone(),
             ours: stats,
             ratio: stats.filter(|_| goodput > 0.0).map(|stats| stats.mean / goodput),
