@@ -170,8 +170,16 @@ pub fn read_traces(scenario: &Scenario, directory: &Path) -> Result<Traces> {
     Ok(traces)
 }
 
-/// What of a cell cannot be run live: curl has one connection for each page and one request on it.
+/// What of a cell of a sweep cannot be run live: there are no mobile networks and no players, and curl has
+/// one connection for each page and one request on it.
 fn not_live(spec: &CellSpec) -> Option<&'static str> {
+    if spec.cells.is_some() {
+        return Some("cells are");
+    }
+    let hosts = [&spec.hosts.ue, &spec.hosts.mec, &spec.hosts.server];
+    if hosts.into_iter().any(|host| host.initcwnd.is_some()) {
+        return Some("initial windows (`initcwnd`) are");
+    }
     if spec.relay.shared.is_some() {
         return Some("a relay's shared buffer is");
     }

@@ -9,19 +9,25 @@ pub(crate) enum Quantity {
     Duration,
     /// How many, on the mean.
     Count,
+    /// Something from 0 to 1, of which the third digit counts.
+    Index,
 }
 
 impl Quantity {
     /// The number alone, in the unit that [`Quantity::unit_of`] gives for it.
     pub(crate) fn digits(self, value: f64) -> String {
         let scaled = value / self.scale_of(value);
-        fixed(scaled, decimals(scaled))
+        fixed(scaled, self.decimals(scaled))
     }
 
     /// A spread, to as many decimals as the mean that it belongs to, and in its unit.
     pub(crate) fn spread(self, spread: f64, mean: f64) -> String {
         let scale = self.scale_of(mean);
-        fixed(spread / scale, decimals(mean / scale))
+        fixed(spread / scale, self.decimals(mean / scale))
+    }
+
+    fn decimals(self, scaled: f64) -> usize {
+        if self == Quantity::Index { 3 } else { decimals(scaled) }
     }
 
     /// The number and its unit.
@@ -34,7 +40,7 @@ impl Quantity {
         match self {
             Quantity::Rate => "Mbit/s",
             Quantity::Duration => duration_unit(value).0,
-            Quantity::Count => "",
+            Quantity::Count | Quantity::Index => "",
         }
     }
 
@@ -42,7 +48,7 @@ impl Quantity {
     pub(crate) fn tick(self, value: f64) -> String {
         match self {
             Quantity::Rate => shortest(value / 1e6),
-            Quantity::Count => shortest(value),
+            Quantity::Count | Quantity::Index => shortest(value),
             Quantity::Duration => {
                 let (unit, scale) = duration_unit(value * 1.000_001);
                 format!("{} {unit}", shortest(value / scale))
@@ -54,7 +60,7 @@ impl Quantity {
     pub(crate) fn axis_unit(self) -> &'static str {
         match self {
             Quantity::Rate => ", Mbit/s",
-            Quantity::Duration | Quantity::Count => "",
+            Quantity::Duration | Quantity::Count | Quantity::Index => "",
         }
     }
 
@@ -62,7 +68,7 @@ impl Quantity {
         match self {
             Quantity::Rate => 1e6,
             Quantity::Duration => duration_unit(value).1,
-            Quantity::Count => 1.0,
+            Quantity::Count | Quantity::Index => 1.0,
         }
     }
 }

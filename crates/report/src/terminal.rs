@@ -97,7 +97,7 @@ impl<'a> Table<'a> {
     fn caption(&self) -> String {
         let unit = match self.metric.quantity() {
             Quantity::Rate => ", Mbit/s",
-            Quantity::Duration | Quantity::Count => "",
+            Quantity::Duration | Quantity::Count | Quantity::Index => "",
         };
         let entries = self.cells.iter().flat_map(|cell| {
             self.variants.iter().map(|variant| Entry::of(cell, cell.variant(*variant), self.metric))
@@ -197,7 +197,7 @@ fn number_cells(entry: Entry, quantity: Quantity) -> [Cell; 2] {
         return [Cell::right(entry.instead()).look(Look::Dim), Cell::empty()];
     };
     let unit = match quantity {
-        Quantity::Rate | Quantity::Count => String::new(),
+        Quantity::Rate | Quantity::Count | Quantity::Index => String::new(),
         Quantity::Duration => format!(" {}", quantity.unit_of(mean)),
     };
     let spread = deviation.map(|deviation| format!("± {}", quantity.spread(deviation, mean)));

@@ -13,6 +13,8 @@ use crate::number::{Quantity, shortest};
 pub(crate) enum Metric {
     /// What the receiving application read in a time.
     Goodput,
+    /// How equal the flows' shares are.
+    Fairness,
     /// How long packets waited on the access link, on the mean.
     Queueing,
     /// The same at the 95th percentile.
@@ -59,6 +61,9 @@ impl Metric {
         if has(|workload| matches!(workload, Workload::Bulk(_))) {
             metrics.push(Metric::Goodput);
         }
+        if has_cells(scenario) && metrics.contains(&Metric::Goodput) {
+            metrics.push(Metric::Fairness);
+        }
         if has_radio_queue(scenario) {
             metrics.extend([Metric::Queueing, Metric::Queueing95]);
         }
@@ -70,8 +75,11 @@ impl Metric {
             metrics.extend([Metric::Received, Metric::Closed, Metric::Acknowledged]);
         }
         if has(|workload| matches!(workload, Workload::Page(_))) {
-            metrics.extend([Metric::Received, Metric::Object, Metric::SendingRate]);
-            metrics.extend([Metric::Policed, Metric::Retransmitted]);
+            metrics.push(Metric::Received);
+            if !has_cells(scenario) {
+                metrics.extend([Metric::Object, Metric::SendingRate]);
+                metrics.extend([Metric::Policed, Metric::Retransmitted]);
+            }
         }
         if has(|workload| matches!(workload, Workload::Video(_))) {
             metrics.extend([Metric::Satisfied, Metric::Start, Metric::Stalls, Metric::Stalled]);
@@ -85,6 +93,7 @@ impl Metric {
         matches!(
             self,
             Metric::Goodput
+                | Metric::Fairness
                 | Metric::Queueing
                 | Metric::Queueing95
                 | Metric::CutGoodput
@@ -97,6 +106,7 @@ impl Metric {
     pub(crate) fn quantity(self) -> Quantity {
         match self {
             Metric::Goodput | Metric::CutGoodput | Metric::SendingRate => Quantity::Rate,
+            Metric::Fairness => Quantity::Index,
             Metric::Policed | Metric::Retransmitted | Metric::Satisfied | Metric::Stalls => {
                 Quantity::Count
             }
@@ -118,6 +128,7 @@ impl Metric {
     pub(crate) fn title(self) -> &'static str {
         match self {
             Metric::Goodput => "Goodput",
+            Metric::Fairness => "Jain's fairness index",
             Metric::Queueing => "Queueing delay, mean",
             Metric::Queueing95 => "Queueing delay, 95th percentile",
             Metric::CutGoodput => "Goodput while feedback is cut",
@@ -144,6 +155,10 @@ impl Metric {
             Metric::Goodput => {
                 "What the receiving application read per second, warm-up left out, all flows \
                  together."
+            }
+            Metric::Fairness => {
+                "Over the goodput of all flows: 1 if all have the same, 1 over their number if one has \
+                 everything."
             }
             Metric::Queueing | Metric::Queueing95 => {
                 "Of the data's packets on the access link: from coming to it until having left it, less \
@@ -195,7 +210,8 @@ impl Metric {
     pub(crate) fn gain(self, summary: &VariantSummary) -> Option<Gain> {
         match self {
             Metric::Goodput | Metric::Received => summary.gain,
-            Metric::Queueing
+            Metric::Fairness
+            | Metric::Queueing
             | Metric::Queueing95
             | Metric::CutGoodput
             | Metric::CutSilence
@@ -217,6 +233,7 @@ impl Metric {
     fn stats(self, summary: &VariantSummary) -> Option<Stats> {
         match self {
             Metric::Goodput => summary.goodput_bps,
+            Metric::Fairness => summary.fairness,
             Metric::Queueing => Some(summary.queueing?.mean_s),
             Metric::Queueing95 => Some(summary.queueing?.p95_s),
             Metric::CutGoodput => Some(summary.cuts?.goodput_bps),
@@ -251,6 +268,7 @@ impl Metric {
         match self {
             Metric::Goodput if run.transfers.is_empty() => vec![run.goodput_bps],
             Metric::Goodput => Vec::new(),
+            Metric::Fairness => run.fairness().into_iter().collect(),
             Metric::Queueing => waited(|delay| delay.mean_us / 1e6),
             Metric::Queueing95 => waited(|delay| delay.p95_us / 1e6),
             Metric::CutGoodput => of_cuts(|cut| Some(cut.goodput_bps)),
@@ -279,8 +297,12 @@ impl Metric {
 fn has_radio_queue(scenario: &Scenario) -> bool {
     scenario.cells().iter().any(|cell| {
         matches!(cell.spec.workload, Workload::Bulk(_))
-            && cell.spec.path.access.traces().next().is_some()
+            && (cell.spec.cells.is_some() || cell.spec.path.access.traces().next().is_some())
     })
+}
+
+fn has_cells(scenario: &Scenario) -> bool {
+    scenario.cells().iter().any(|cell| cell.spec.cells.is_some())
 }
 
 /// What there is to show for one variant in one cell.

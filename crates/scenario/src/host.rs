@@ -44,6 +44,10 @@ pub struct Host {
     /// Least retransmission timeout (`net.ipv4.tcp_rto_min_us`, Linux 6.11). Default: Linux's 200 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Span>,
+    /// Initial window of its connections in packets (`initcwnd` of a route). Default: Linux's 10 (RFC
+    /// 6928). Simulated only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initcwnd: Option<u32>,
 }
 
 impl Default for Host {
@@ -54,6 +58,7 @@ impl Default for Host {
             ecn: false,
             sack: true,
             rto_min: None,
+            initcwnd: None,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! runs a scenario either: that is a backend's work.
 
 mod assist;
+mod cells;
 mod comparison;
 mod digest;
 mod error;
@@ -24,6 +25,7 @@ mod stats;
 pub mod summary;
 
 pub use assist::{Assist, CutTimes, Cuts, FeedbackOf, Radio, Tell, Way};
+pub use cells::{Cells, Others, Split};
 pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};

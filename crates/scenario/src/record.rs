@@ -107,12 +107,24 @@ impl Measurement {
         if !self.transfers.is_empty() {
             return None;
         }
-        let access = self.links.iter().find(|link| link.link == "access")?;
+        // The first one is the UE's.
+        let access = self.links.first()?;
         let data = match direction {
             Direction::Upload => &access.up,
             Direction::Download => &access.down,
         };
         data.delay.as_ref()
+    }
+
+    /// Jain's fairness index of the flows' goodput: from 1 over their number, if one has everything, to
+    /// 1, if all have the same (R. Jain, D. Chiu and W. Hawe, "A quantitative measure of fairness and
+    /// discrimination for resource allocation in shared computer systems", DEC TR-301, 1984). None of
+    /// fewer than two flows, or of flows that have nothing.
+    pub fn fairness(&self) -> Option<f64> {
+        let sum: f64 = self.flows_bps.iter().sum();
+        let squares: f64 = self.flows_bps.iter().map(|bps| bps * bps).sum();
+        let count = self.flows_bps.len();
+        (count > 1 && squares > 0.0).then(|| sum * sum / (count as f64 * squares))
     }
 
     fn is_possible(&self) -> bool {
@@ -196,9 +208,10 @@ pub struct Measurement {
     /// How each video played, in order. Empty on other workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub videos: Vec<VideoRecord>,
-    /// Every TCP leg, as the kernel's TCP_INFO had it at the end of the measured time.
+    /// Every TCP leg, as the kernel's TCP_INFO had it at the end of the measured time; none where there
+    /// are cells.
     pub legs: Vec<LegRecord>,
-    /// What the emulated links did.
+    /// What the links did, the UE's first; where there are cells, all that are beside each other together.
     pub links: Vec<LinkRecord>,
     /// What became of NetAssist's feedback; none without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -413,7 +426,7 @@ pub struct LegRecord {
 /// What one emulated link reports about itself and about the packets that crossed it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkRecord {
-    /// `access` or `wide`.
+    /// `access` or `wide`, or `radio`, which is before them where there are cells.
     pub link: String,
     /// How late packets left, against the time that the path intended.
     pub lateness: LatenessRecord,
@@ -654,6 +667,17 @@ mod tests {
         assert_eq!(page(&[Some(3.0), Some(1.0)]).median_rate_bps(), Some(2.0));
         assert_eq!(page(&[None]).median_rate_bps(), None);
         assert_eq!((page(&[None]).policed(), page(&[]).policed()), (2, 0));
+    }
+
+    /// Of three flows two have the same and one nothing: 4 / (3 x 2).
+    #[test]
+    fn fairness_is_jains() {
+        let of = |flows: &[f64]| {
+            let Outcome::Measured(run) = measured().outcome else { unreachable!() };
+            Measurement { flows_bps: flows.to_vec(), ..run }.fairness()
+        };
+        assert_eq!(of(&[5.0, 5.0, 0.0]), Some(4.0 / 6.0));
+        assert_eq!((of(&[5.0, 5.0]), of(&[5.0]), of(&[0.0, 0.0])), (Some(1.0), None, None));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use midspan_path::LinkSpec;
 use midspan_units::{ByteSize, Rate, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::{Assist, Hosts, Relay};
+use crate::{Assist, Cells, Hosts, Relay};
 
 /// Everything that a backend needs to run a cell, whatever stands in the middle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -12,6 +12,9 @@ use crate::{Assist, Hosts, Relay};
 pub struct CellSpec {
     /// What packets cross.
     pub path: Path,
+    /// A mobile network before the path; one UE at its end without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<Cells>,
     /// How the three hosts' kernels are set up.
     #[serde(default)]
     pub hosts: Hosts,

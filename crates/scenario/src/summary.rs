@@ -58,6 +58,9 @@ pub struct VariantSummary {
     pub goodput_bps: Option<Stats>,
     /// [`Measurement::acknowledged_bps`] over the runs; none on transfers.
     pub acknowledged_bps: Option<Stats>,
+    /// [`Measurement::fairness`] over the runs; none of flows that are alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Stats>,
     /// [`Measurement::sender_retransmits`] over the runs.
     pub sender_retransmits: Option<Stats>,
     /// How long the data waited on the access link; none on transfers.
@@ -304,6 +307,9 @@ impl VariantSummary {
             }),
             goodput_bps: over_bulk(|measurement| measurement.goodput_bps),
             acknowledged_bps: over_bulk(|measurement| measurement.acknowledged_bps),
+            fairness: Stats::of(
+                &measured.iter().filter_map(|run| run.fairness()).collect::<Vec<_>>(),
+            ),
             sender_retransmits: Stats::of(&retransmits),
             queueing: Queueing::of(&measured, direction),
             transfers: TransferSummary::of(&measured),

@@ -84,12 +84,30 @@ fn broken_toml() {
 }
 
 #[test]
+fn impossible_cells() {
+    let with = |cells: &str| spoilt("[service]", &format!("[cells]\n{cells}\n[service]"));
+    assert!(with("users = 0").contains("there can be from 1 in each of 7 cells to 20000"));
+    assert!(with("users = 3000").starts_with("x.toml:32: 21000 users in all"));
+    assert!(with("users = 1\nservers = 8").starts_with("x.toml:33: 8 servers"));
+    assert!(with("users = 1\nradio = { buffer = '1 B' }").contains("`1500 B` or more"));
+    assert!(with("users = 1\nradio = { distance = '1 m' }").contains("from 70 m to 20 km"));
+    assert!(with("users = 1\nsplit = 'sgw'").contains("`gateway`, `enb`, `both`"));
+    let others = |workload: &str| {
+        with(&format!("users = 1\nothers = [{{ users = 1, workload = {{ {workload} }} }}]"))
+    };
+    assert!(others("direction = 'download'").contains("`kind` is missing from the workload"));
+    assert!(others("kind = 'bulk', direction = 'download', time = '0 s'").contains("no time"));
+    let transfer = "kind = 'transfer', direction = 'download', size = '1 B'";
+    assert!(others(transfer).contains("users of cells run"), "{}", others(transfer));
+}
+
+#[test]
 fn unknown_keys() {
     assert_eq!(
         spoilt("repetitions", "repetition"),
         "x.toml:3: unknown key `repetition`; did you mean `repetitions`? Known here: `name`, \
          `title`, `figure`, `notes`, `seed`, `repetitions`, `variants`, `compare`, `traces`, `reported`, \
-         `skip`, `path`, `hosts`, `relay`, `assist`, `workload`, `service`, `sweep`, `short`"
+         `skip`, `path`, `cells`, `hosts`, `relay`, `assist`, `workload`, `service`, `sweep`, `short`"
     );
     assert_eq!(
         spoilt("unit = \"packet\"", "unti = \"packet\""),

@@ -14,10 +14,13 @@ mod application;
 mod assist;
 mod dialogue;
 mod measure;
+mod mobile;
+mod net;
 mod packet;
 mod relay;
 mod run;
 mod setup;
+mod users;
 mod visit;
 mod world;
 

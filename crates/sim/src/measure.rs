@@ -6,6 +6,7 @@ use midspan_scenario::record::{
 };
 use midspan_tcp::Endpoint;
 
+use crate::net::Stretch;
 use crate::setup::{MEC, UE};
 use crate::world::{Host, SocketId, World};
 
@@ -19,7 +20,7 @@ pub(crate) fn leg(host: Host, peer: Host, endpoint: &Endpoint, variant: Variant)
         _ => "server",
     };
     LegRecord {
-        host: ["ue", "mec", "server"][host].to_owned(),
+        host: ["ue", "enb", "mec", "server"][host].to_owned(),
         leg: leg.to_owned(),
         congestion_control: endpoint.control().name().to_owned(),
         rtt_us: micros(info.rtt),
@@ -50,22 +51,16 @@ pub(crate) fn legs(
         .collect()
 }
 
-/// What the links have done since `before`, which is when their delays were restarted.
+/// What the stretches of the way have done since `before`, which is when their delays were restarted.
 pub(crate) fn links(before: &[(Counters, Counters)], world: &World) -> Vec<LinkRecord> {
-    let names = ["access", "wide"];
-    before
-        .iter()
-        .zip(world.counters())
-        .zip(world.delays())
-        .zip(names)
-        .map(|(((before, after), delays), name)| LinkRecord {
-            link: name.to_owned(),
-            lateness: LatenessRecord::default(),
-            unintended_drops: 0,
-            up: direction(&before.0, &after.0, delays.0),
-            down: direction(&before.1, &after.1, delays.1),
-        })
-        .collect()
+    let since = |(before, after): (&(Counters, Counters), Stretch)| LinkRecord {
+        link: after.name.to_owned(),
+        lateness: LatenessRecord::default(),
+        unintended_drops: 0,
+        up: direction(&before.0, &after.counters.0, &after.delays.0),
+        down: direction(&before.1, &after.counters.1, &after.delays.1),
+    };
+    before.iter().zip(world.stretches()).map(since).collect()
 }
 
 fn direction(before: &Counters, after: &Counters, delays: &Times) -> DirectionRecord {

@@ -5,23 +5,28 @@ use midspan_tcp::Segment;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Datagram {
     pub(crate) segment: Segment,
+    /// The UE whose connection it belongs to.
+    pub(crate) ue: u32,
     /// The socket that it is for.
     pub(crate) to: u32,
     /// The connection that it belongs to: sockets' numbers are given again.
     pub(crate) connection: u32,
+    /// Bytes of the tunnel that it is in.
+    pub(crate) tunnel: u16,
     burst: u64,
 }
 
 impl Datagram {
     /// `burst` is the sending socket's number of the burst; sockets' bursts are told apart.
-    pub(crate) fn new(segment: Segment, to: u32, connection: u32, burst: u64) -> Datagram {
-        Datagram { segment, to, connection, burst: burst << 32 | u64::from(to) }
+    pub(crate) fn new(segment: Segment, ue: u32, to: u32, connection: u32, burst: u64) -> Datagram {
+        let burst = burst << 32 | u64::from(to);
+        Datagram { segment, ue, to, connection, tunnel: 0, burst }
     }
 }
 
 impl Packet for Datagram {
     fn wire_bytes(&self) -> u32 {
-        self.segment.wire_bytes()
+        self.segment.wire_bytes() + u32::from(self.tunnel)
     }
 
     fn burst(&self) -> u64 {

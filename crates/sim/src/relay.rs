@@ -1,4 +1,4 @@
-//! The split relay: two sockets on the MEC, and between them the decisions of the live relay.
+//! The split relay: two sockets on a host, and between them the decisions of the live relay.
 
 use midspan_split::{Cause, Flow, Leg, PerLeg, ReceiveWindow, Verdict, Watermarks};
 use midspan_tcp::{Endpoint, Stage};
@@ -44,6 +44,19 @@ impl Splitter {
     /// The relay's socket towards the server, once it connects.
     pub(crate) fn server_leg(&self) -> Option<SocketId> {
         self.legs.server
+    }
+
+    /// The next relay's flow, if it would lead to one and has not connected yet.
+    pub(crate) fn awaited(&self) -> Option<usize> {
+        match self.onward.as_deref() {
+            Some((_, (_, User::Relay(next)))) => Some(*next),
+            _ => None,
+        }
+    }
+
+    /// Bytes that it holds between its sockets.
+    pub(crate) fn held(&self) -> u64 {
+        Leg::BOTH.into_iter().map(|from| self.flow.occupied(from)).sum()
     }
 
     /// Does what can be done for flow `number`, on both legs.
@@ -104,8 +117,21 @@ impl Splitter {
             .is_some_and(|client| client.stage() != Stage::SynReceived);
         if open && let Some(onward) = world.flows[number].onward.take() {
             let (leg, server) = *onward;
-            let (socket, _) = world.connect((leg, User::Relay(number)), server);
+            let client = world.flows[number].legs.client;
+            let Some(ue) = client.and_then(|id| world.sockets[id].as_ref()).map(|leg| leg.ue)
+            else {
+                return;
+            };
+            let next = match server.1 {
+                User::Relay(next) => Some(next),
+                User::Application(_) => None,
+            };
+            let (socket, peer) = world.connect(ue, (leg, User::Relay(number)), server);
             world.flows[number].legs.server = Some(socket);
+            // Another relay, nearer the server.
+            if let Some(next) = next {
+                world.flows[next].set_client_leg(peer);
+            }
         }
     }
 

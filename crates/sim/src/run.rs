@@ -4,16 +4,18 @@ use midspan_path::{Counters, Path, SpecError, Times, Traces};
 use midspan_scenario::record::{
     CutRecord, CutWatch, LegRecord, Measurement, TransferRecord, Variant,
 };
-use midspan_scenario::{Bulk, CellSpec, Direction, Place, Transfer, Workload};
+use midspan_scenario::{Bulk, CellSpec, Direction, Place, Split, Transfer, Workload};
 use midspan_split::Watermarks;
 use midspan_units::{ByteSize, Span, Time};
 
 use crate::application::{Application, Receive, Send, Sink};
 use crate::assist::NetAssist;
 use crate::measure;
+use crate::mobile::Mobile;
+use crate::net::Net;
 use crate::relay::Splitter;
-use crate::setup::{self, MEC, RELAY_BUFFER, SERVER, UE};
-use crate::world::{Socket, SocketId, User, World};
+use crate::setup::{self, ENB, MEC, RELAY_BUFFER, SERVER, UE};
+use crate::world::{Host, Socket, SocketId, User, World};
 
 /// Why a cell cannot be simulated, or did not run to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +35,9 @@ pub enum Error {
     /// NetAssist without a radio link to tell of.
     #[error("feedback needs a trace on the access link, which is not there")]
     NoRadio,
+    /// Users of cells who make transfers; scenario files cannot ask for it.
+    #[error("users of cells make no transfers; make them load pages")]
+    TransferInCells,
     /// A connection did not open, or broke.
     #[error("{what} {number}: {why}")]
     Connection {
@@ -74,20 +79,26 @@ pub fn run(
         Workload::Transfer(_) | Workload::Page(_) | Workload::Video(_) => 1,
     };
     let assist = NetAssist::new(spec, traces, flows)?;
-    let world = World::new(Path::new(&links, traces, seed)?);
-    let mut run = Run { spec, variant, world, assist, cross: Vec::new() };
-    let measurement = match &spec.workload {
-        Workload::Bulk(bulk) => run.bulk(bulk)?,
-        Workload::Transfer(transfer) => run.transfers(transfer)?,
-        Workload::Page(page) => run.pages(page)?,
-        Workload::Video(video) => run.videos(video)?,
+    let net = match &spec.cells {
+        None => Net::Row(Path::new(&links, traces, seed)?),
+        Some(cells) => {
+            Net::Cells(Box::new(Mobile::new(cells, &links[0], &links[1], traces, seed)?))
+        }
+    };
+    let mut run = Run { spec, variant, world: World::new(net), assist, cross: Vec::new() };
+    let measurement = match (&spec.cells, &spec.workload) {
+        (Some(cells), _) => run.users(cells, seed)?,
+        (None, Workload::Bulk(bulk)) => run.bulk(bulk)?,
+        (None, Workload::Transfer(transfer)) => run.transfers(transfer)?,
+        (None, Workload::Page(page)) => run.pages(page)?,
+        (None, Workload::Video(video)) => run.videos(video)?,
     };
     let work = Work { simulated: run.world.now.since(Time::ZERO), events: run.world.events };
     Ok((measurement, work))
 }
 
 pub(crate) struct Run<'a> {
-    spec: &'a CellSpec,
+    pub(crate) spec: &'a CellSpec,
     pub(crate) variant: Variant,
     pub(crate) world: World,
     assist: Option<NetAssist>,
@@ -123,9 +134,10 @@ impl Run<'_> {
         }
     }
 
-    /// Opens a connection between two applications, through the relay if there is one.
+    /// Opens a connection between two applications, through the relays if there are any.
     pub(crate) fn connect(
         &mut self,
+        number: u32,
         client: Application,
         server: Application,
     ) -> Result<Connection, Error> {
@@ -142,30 +154,43 @@ impl Run<'_> {
             service.config.tcp_nodelay = true;
         }
         let (client, server) = (User::Application(client), User::Application(server));
-        if self.variant == Variant::None || place == MEC {
-            let (client, server) = self.world.connect((ue, client), (service, server));
-            return Ok(Connection { client, server: Some(server), flow: None });
-        }
         let relay = &self.spec.relay;
-        let mut client_leg = setup::of_leg(&relay.client_leg, &hosts.mec)?;
-        let mut server_leg = setup::of_leg(&relay.server_leg, &hosts.mec)?;
-        for leg in [&mut client_leg, &mut server_leg] {
-            setup::share(relay.shared, leg);
-        }
-        let mss = client_leg.config.mss;
         let buffer = relay.shared.or(relay.buffer).map_or(RELAY_BUFFER, ByteSize::as_bytes);
-        let flow = self.world.flows.len();
-        self.world.flows.push(Splitter::new(
-            Watermarks::up_to(buffer),
-            server_leg,
-            (service, server),
-        ));
-        if relay.shared.is_some() {
-            self.world.flows[flow].share(buffer, mss);
+        let mut to = (service, server);
+        // From the server's side on.
+        let (mut first, mut last) = (None, None);
+        for host in self.relays(place).iter().rev() {
+            let mut client_leg = setup::of_leg(*host, &relay.client_leg, &hosts.mec)?;
+            let mut server_leg = setup::of_leg(*host, &relay.server_leg, &hosts.mec)?;
+            for leg in [&mut client_leg, &mut server_leg] {
+                setup::share(relay.shared, leg);
+            }
+            let mss = client_leg.config.mss;
+            let flow = self.world.split(Splitter::new(Watermarks::up_to(buffer), server_leg, to));
+            if relay.shared.is_some() {
+                self.world.flows[flow].share(buffer, mss);
+            }
+            to = (client_leg, User::Relay(flow));
+            (first, last) = (Some(flow), last.or(Some(flow)));
         }
-        let (client, leg) = self.world.connect((ue, client), (client_leg, User::Relay(flow)));
-        self.world.flows[flow].set_client_leg(leg);
-        Ok(Connection { client, server: None, flow: Some(flow) })
+        let (client, peer) = self.world.connect(number, (ue, client), to);
+        match first {
+            Some(first) => self.world.flows[first].set_client_leg(peer),
+            None => return Ok(Connection { client, server: Some(peer), flow: None }),
+        }
+        Ok(Connection { client, server: None, flow: last })
+    }
+
+    /// Where relays split a connection to a service at `place`, from the UE's side on.
+    fn relays(&self, place: Host) -> &'static [Host] {
+        if self.variant == Variant::None || place == MEC {
+            return &[];
+        }
+        match self.spec.cells.as_ref().map(|cells| cells.split) {
+            None | Some(Split::Gateway) => &[MEC],
+            Some(Split::Enb) => &[ENB],
+            Some(Split::Both) => &[ENB, MEC],
+        }
     }
 
     /// A connection over which the server's host sends to the MEC's as fast as it can; it shares the wide
@@ -182,9 +207,9 @@ impl Run<'_> {
         }
         let receiver = setup::of_host(MEC, &hosts.mec)?;
         let ends = (Application::Sink(Sink::default()), Application::Source);
-        let (client, server) = self
-            .world
-            .connect((receiver, User::Application(ends.0)), (sender, User::Application(ends.1)));
+        let (receiver, sender) =
+            ((receiver, User::Application(ends.0)), (sender, User::Application(ends.1)));
+        let (client, server) = self.world.connect(0, receiver, sender);
         self.cross.extend([client, server]);
         self.open(Connection { client, server: Some(server), flow: None }, number)
     }
@@ -196,7 +221,7 @@ impl Run<'_> {
                 self.world.remove(id);
             }
         }
-        self.world.flows.clear();
+        self.world.forget_flows();
     }
 
     /// Every leg that stands, cross traffic's left out.
@@ -222,7 +247,7 @@ impl Run<'_> {
         for number in 0..bulk.flows as usize {
             let (source, sink) = (Application::Source, Application::Sink(Sink::default()));
             let (client, server) = if upload { (source, sink) } else { (sink, source) };
-            let connection = self.connect(client, server)?;
+            let connection = self.connect(0, client, server)?;
             self.open(connection, number)?;
             flows.push(connection);
         }
@@ -233,24 +258,12 @@ impl Run<'_> {
         let cuts = self.watch_cuts(&flows, upload, begin + bulk.time);
         self.advance(begin + bulk.time, |_| false);
         let after = self.look(&flows, upload);
-        let seconds = bulk.time.saturating_sub(bulk.warmup).as_secs_f64();
-        let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
-        let pairs = || after.iter().zip(&before);
-        let flows_bps: Vec<f64> =
-            pairs().map(|(after, before)| bps(after.read - before.read)).collect();
         Ok(Measurement {
-            goodput_bps: flows_bps.iter().sum(),
-            acknowledged_bps: bps(pairs().map(|(a, b)| a.acknowledged - b.acknowledged).sum()),
-            measured_s: seconds,
-            sender_retransmits: pairs().map(|(a, b)| a.retransmits - b.retransmits).sum(),
-            flows_bps,
-            transfers: Vec::new(),
-            pages: Vec::new(),
-            videos: Vec::new(),
             legs: self.legs(),
             links: measure::links(&links_before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),
             cuts,
+            ..Look::measurement(&before, &after, bulk.time.saturating_sub(bulk.warmup))
         })
     }
 
@@ -279,7 +292,8 @@ impl Run<'_> {
     /// The delays of what has gone to the UE, so long after the beginning.
     fn access_delays(&mut self, at: Span) -> Times {
         self.advance(Time::ZERO + at, |_| false);
-        self.world.delays().next().map(|(_, down)| down.clone()).unwrap_or_default()
+        let stretch = self.world.stretches().into_iter().next();
+        stretch.map(|access| access.delays.1).unwrap_or_default()
     }
 
     fn received(&self, flows: &[Connection], upload: bool) -> u64 {
@@ -310,7 +324,7 @@ impl Run<'_> {
         }
     }
 
-    fn look(&self, flows: &[Connection], upload: bool) -> Vec<Look> {
+    pub(crate) fn look(&self, flows: &[Connection], upload: bool) -> Vec<Look> {
         flows
             .iter()
             .map(|connection| {
@@ -388,7 +402,7 @@ impl Run<'_> {
         let (send, receive) =
             (Application::Send(Send::new(bytes)), Application::Receive(Receive::default()));
         let (client, server) = if upload { (send, receive) } else { (receive, send) };
-        let connection = self.connect(client, server)?;
+        let connection = self.connect(0, client, server)?;
         loop {
             let times = |id: Option<SocketId>| match &self.socket(id?)?.user {
                 User::Application(application) => application.times(),
@@ -421,8 +435,33 @@ impl Run<'_> {
 }
 
 /// One look at a flow.
-struct Look {
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Look {
     read: u64,
     acknowledged: u64,
     retransmits: u64,
+}
+
+impl Look {
+    /// What flows came to from one look at them to the next, so much later.
+    pub(crate) fn measurement(before: &[Look], after: &[Look], time: Span) -> Measurement {
+        let seconds = time.as_secs_f64();
+        let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
+        let pairs = || after.iter().zip(before);
+        let flows_bps: Vec<f64> = pairs().map(|(a, b)| bps(a.read - b.read)).collect();
+        Measurement {
+            goodput_bps: flows_bps.iter().sum(),
+            acknowledged_bps: bps(pairs().map(|(a, b)| a.acknowledged - b.acknowledged).sum()),
+            measured_s: seconds,
+            sender_retransmits: pairs().map(|(a, b)| a.retransmits - b.retransmits).sum(),
+            flows_bps,
+            transfers: Vec::new(),
+            pages: Vec::new(),
+            videos: Vec::new(),
+            legs: Vec::new(),
+            links: Vec::new(),
+            feedback: None,
+            cuts: Vec::new(),
+        }
+    }
 }

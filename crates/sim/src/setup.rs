@@ -10,10 +10,12 @@ use crate::world::{Host, Setup};
 
 /// The hosts of a scenario, from the UE on.
 pub(crate) const UE: Host = 0;
+/// A base station, where there are cells.
+pub(crate) const ENB: Host = 1;
+/// See [`UE`]; where there are cells, the gateway.
+pub(crate) const MEC: Host = 2;
 /// See [`UE`].
-pub(crate) const MEC: Host = 1;
-/// See [`UE`].
-pub(crate) const SERVER: Host = 2;
+pub(crate) const SERVER: Host = 3;
 
 /// The relay's default for what it holds of a flow in each direction, as live.
 pub(crate) const RELAY_BUFFER: u64 = 1 << 20;
@@ -29,6 +31,7 @@ pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
             rto_min: spec.rto_min.unwrap_or(Config::default().rto_min),
             tcp_sack: spec.sack,
             tcp_ecn: if spec.ecn { EcnMode::Active } else { EcnMode::Passive },
+            initcwnd: spec.initcwnd.unwrap_or(Config::default().initcwnd),
             ..Config::default()
         },
         control: control(&spec.congestion_control)?,
@@ -46,9 +49,9 @@ fn suit(setup: &mut Setup) {
     }
 }
 
-/// A socket of the relay's, on the MEC: what the leg leaves open is the host's choice.
-pub(crate) fn of_leg(leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
-    let mut setup = of_host(MEC, spec)?;
+/// A socket of a relay's: what the leg leaves open is the choice of the relay's host.
+pub(crate) fn of_leg(host: Host, leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
+    let mut setup = of_host(host, spec)?;
     if let Some(name) = &leg.congestion_control {
         setup.control = control(name)?;
         suit(&mut setup);

@@ -15,6 +15,8 @@ use crate::world::Socket;
 
 /// A page that is being loaded.
 pub(crate) struct Visit {
+    /// The UE that it is loaded by.
+    ue: u32,
     /// Bytes of a request.
     request: u64,
     /// Bytes of the page.
@@ -29,9 +31,10 @@ pub(crate) struct Visit {
 }
 
 impl Visit {
-    pub(crate) fn new(page: &Page, now: Time) -> Visit {
+    pub(crate) fn new(ue: u32, page: &Page, now: Time) -> Visit {
         let sizes = page.objects.iter().flat_map(Objects::sizes);
         Visit {
+            ue,
             request: page.request.as_bytes(),
             bytes: sizes.chain([page.document]).map(ByteSize::as_bytes).sum(),
             browser: Browser::new(page, now),
@@ -64,7 +67,7 @@ impl Visit {
                 Order::Open => {
                     let dialogue = run.world.dialogues.open();
                     let ends = (Application::Client(dialogue), Application::Server(dialogue));
-                    self.opened.push((run.connect(ends.0, ends.1)?, dialogue));
+                    self.opened.push((run.connect(self.ue, ends.0, ends.1)?, dialogue));
                 }
                 Order::Ask { connection, answer, .. } => {
                     let (connection, dialogue) = &self.opened[connection];
@@ -83,8 +86,36 @@ impl Visit {
         }
     }
 
+    /// Lets it go, its sockets too.
+    pub(crate) fn drop_all(&self, run: &mut Run<'_>) {
+        self.end(run);
+        for (connection, _) in &self.opened {
+            run.world.drop_connection(connection.client);
+        }
+    }
+
+    /// Whether all of it is there.
+    pub(crate) fn is_done(&self) -> bool {
+        self.browser.is_done()
+    }
+
+    /// Whether one of its connections broke.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// When to ask again although nothing came.
+    pub(crate) fn wakeup(&self, now: Time) -> Option<Time> {
+        self.browser.wakeup(now)
+    }
+
+    /// The numbers of its dialogues, in the order of their beginnings.
+    pub(crate) fn dialogues(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.opened.iter().map(|(_, dialogue)| *dialogue)
+    }
+
     /// Its record as a transfer, when it is done.
-    fn transfer(&self) -> TransferRecord {
+    pub(crate) fn transfer(&self) -> TransferRecord {
         let since_begin = |at: Time| at.since(self.begin).as_secs_f64();
         let loaded = self.browser.times().map(|(_, had)| since_begin(had)).fold(0.0, f64::max);
         TransferRecord {
@@ -115,8 +146,18 @@ pub(crate) struct Viewing {
 }
 
 impl Viewing {
-    pub(crate) fn new(video: &Video, now: Time) -> Viewing {
-        Viewing { visit: Visit::new(&video.as_page(), now), player: Player::new(video, now) }
+    pub(crate) fn new(ue: u32, video: &Video, now: Time) -> Viewing {
+        Viewing { visit: Visit::new(ue, &video.as_page(), now), player: Player::new(video, now) }
+    }
+
+    /// Its download.
+    pub(crate) fn visit(&self) -> &Visit {
+        &self.visit
+    }
+
+    /// Whether it has been played.
+    pub(crate) fn is_done(&self) -> bool {
+        self.player.is_done()
     }
 
     /// Takes what is new of its dialogue.
@@ -133,7 +174,7 @@ impl Viewing {
 
     /// When to ask again although nothing came.
     pub(crate) fn wakeup(&self, now: Time) -> Option<Time> {
-        self.player.wakeup().into_iter().chain(self.visit.browser.wakeup(now)).min()
+        self.player.wakeup().into_iter().chain(self.visit.wakeup(now)).min()
     }
 
     /// How it has played by `now`.
@@ -187,16 +228,16 @@ impl Run<'_> {
         deadline: Time,
     ) -> Result<(TransferRecord, PageRecord), Error> {
         let fault = |why| Error::Connection { what: "page", number, why };
-        let mut visit = Visit::new(page, self.world.now);
+        let mut visit = Visit::new(0, page, self.world.now);
         let mut samples = Samples::new(self);
         loop {
             visit.turn(self)?;
-            if visit.browser.is_done() {
+            if visit.is_done() {
                 break;
             }
             samples.take(self, &visit);
             let now = self.world.now;
-            let wakeup = visit.browser.wakeup(now).unwrap_or(Time::MAX);
+            let wakeup = visit.wakeup(now).unwrap_or(Time::MAX);
             let until = wakeup.min(samples.next).min(deadline);
             self.advance(until, |world| world.dialogues.has_news());
             while let Some((dialogue, news)) = self.world.dialogues.news() {
@@ -236,10 +277,10 @@ impl Run<'_> {
         deadline: Time,
     ) -> Result<(TransferRecord, VideoRecord), Error> {
         let fault = |why| Error::Connection { what: "video", number, why };
-        let mut viewing = Viewing::new(video, self.world.now);
+        let mut viewing = Viewing::new(0, video, self.world.now);
         loop {
             viewing.turn(self)?;
-            if viewing.player.is_done() {
+            if viewing.is_done() {
                 break;
             }
             let until = viewing.wakeup(self.world.now).unwrap_or(Time::MAX).min(deadline);

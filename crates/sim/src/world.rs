@@ -1,17 +1,18 @@
-//! Hosts in a row, the links between them, the sockets on them, and the order of events.
+//! Hosts in a row, what lies between them, the sockets on them, and the order of events.
 
 use midspan_cc::Control;
 use midspan_cc::feedback::Value;
-use midspan_path::{Counters, Link, Path, Times, Way};
+use midspan_path::{Counters, Way};
 use midspan_tcp::{Config, Endpoint};
 use midspan_units::Time;
 
 use crate::agenda::Agenda;
 use crate::application::Application;
 use crate::dialogue::Dialogues;
+use crate::net::{Net, Stretch};
 use crate::packet::Datagram;
 use crate::relay::Splitter;
-use crate::setup::UE;
+use crate::setup::{ENB, UE};
 
 /// A host, counted from the UE.
 pub(crate) type Host = usize;
@@ -45,6 +46,8 @@ pub(crate) enum Tcp {
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub(crate) host: Host,
+    /// The UE whose connection it is, counted from 0.
+    pub(crate) ue: u32,
     pub(crate) peer: SocketId,
     /// Which connection it is an end of.
     connection: u32,
@@ -72,15 +75,18 @@ impl Socket {
 /// Everything that is simulated.
 pub(crate) struct World {
     pub(crate) now: Time,
-    path: Path<Datagram>,
+    pub(crate) net: Net,
+    /// How many lanes it has.
+    lanes: usize,
     pub(crate) sockets: Vec<Option<Socket>>,
     free: Vec<SocketId>,
     pub(crate) flows: Vec<Splitter>,
+    free_flows: Vec<usize>,
     /// What clients and servers have to say to each other.
     pub(crate) dialogues: Dialogues,
     /// Connections opened so far.
     connections: u32,
-    /// Directions of links first, two for each link, then sockets.
+    /// Lanes of the net first, then sockets.
     agenda: Agenda,
     /// Relay flows that something happened to.
     stirred: Vec<usize>,
@@ -91,14 +97,15 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// `path` has the links between the hosts, in their order.
-    pub(crate) fn new(path: Path<Datagram>) -> World {
+    pub(crate) fn new(net: Net) -> World {
         World {
             now: Time::ZERO,
-            path,
+            lanes: net.lanes(),
+            net,
             sockets: Vec::new(),
             free: Vec::new(),
             flows: Vec::new(),
+            free_flows: Vec::new(),
             dialogues: Dialogues::default(),
             connections: 0,
             agenda: Agenda::new(),
@@ -108,33 +115,26 @@ impl World {
         }
     }
 
-    fn lanes(&self) -> usize {
-        2 * self.path.links.len()
+    /// What the stretches between hosts have done so far.
+    pub(crate) fn stretches(&self) -> Vec<Stretch> {
+        self.net.stretches()
     }
 
-    /// The counters of each link: up, down.
+    /// The counters of each stretch: up, down.
     pub(crate) fn counters(&self) -> Vec<(Counters, Counters)> {
-        let both = |link: &Link<Datagram>| (link.counters(Way::Up), link.counters(Way::Down));
-        self.path.links.iter().map(both).collect()
-    }
-
-    /// The delays on each link: up, down.
-    pub(crate) fn delays(&self) -> impl Iterator<Item = (&Times, &Times)> {
-        self.path.links.iter().map(|link| (link.delays(Way::Up), link.delays(Way::Down)))
+        self.stretches().into_iter().map(|stretch| stretch.counters).collect()
     }
 
     /// Forgets the delays so far.
     pub(crate) fn restart_delays(&mut self) {
-        for link in &mut self.path.links {
-            link.restart_delays(Way::Up);
-            link.restart_delays(Way::Down);
-        }
+        self.net.restart_delays();
     }
 
-    /// Opens a connection from `from` to `to`, where nothing listens before, and answers its two
-    /// sockets.
+    /// Opens a connection of a UE's from `from` to `to`, where nothing listens before, and answers its
+    /// two sockets.
     pub(crate) fn connect(
         &mut self,
+        ue: u32,
         from: (Setup, User),
         to: (Setup, User),
     ) -> (SocketId, SocketId) {
@@ -145,12 +145,19 @@ impl World {
         let acceptor = self.place();
         let tcp = Endpoint::connect(setup.config, setup.control, self.now, 0);
         let host = setup.host;
-        self.sockets[initiator] =
-            Some(Socket { host, peer: acceptor, connection, tcp: Tcp::Open(Box::new(tcp)), user });
+        self.sockets[initiator] = Some(Socket {
+            host,
+            ue,
+            peer: acceptor,
+            connection,
+            tcp: Tcp::Open(Box::new(tcp)),
+            user,
+        });
         let (setup, user) = to;
         let host = setup.host;
         self.sockets[acceptor] = Some(Socket {
             host,
+            ue,
             peer: initiator,
             connection,
             tcp: Tcp::Listening(Box::new(setup)),
@@ -188,11 +195,42 @@ impl World {
         })
     }
 
+    /// A relay's flow, and its number. Numbers of flows that were dropped are given again.
+    pub(crate) fn split(&mut self, splitter: Splitter) -> usize {
+        if let Some(number) = self.free_flows.pop() {
+            self.flows[number] = splitter;
+            return number;
+        }
+        self.flows.push(splitter);
+        self.flows.len() - 1
+    }
+
+    /// Drops a connection from its client's socket on, through all relays, with everything that is under
+    /// way.
+    pub(crate) fn drop_connection(&mut self, client: SocketId) {
+        let mut next = self.remove(client).map(|socket| socket.peer);
+        while let Some(peer) = next.and_then(|peer| self.remove(peer)) {
+            let User::Relay(flow) = peer.user else { return };
+            self.free_flows.push(flow);
+            let onward = self.flows[flow].server_leg().and_then(|leg| self.remove(leg));
+            next = onward.map(|leg| leg.peer);
+            if next.is_none() {
+                self.free_flows.extend(self.flows[flow].awaited());
+            }
+        }
+    }
+
+    /// Forgets all flows; their sockets are gone.
+    pub(crate) fn forget_flows(&mut self) {
+        self.flows.clear();
+        self.free_flows.clear();
+    }
+
     /// Removes a connection's socket. Packets that are still under way to it are dropped.
     pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Socket> {
         let removed = self.sockets.get_mut(socket)?.take()?;
         self.free.push(socket);
-        self.agenda.set(self.lanes() + socket, Time::MAX);
+        self.agenda.set(self.lanes + socket, Time::MAX);
         Some(removed)
     }
 
@@ -208,7 +246,7 @@ impl World {
             };
             self.now = at;
             self.events += 1;
-            let lanes = self.lanes();
+            let lanes = self.lanes;
             if source < lanes {
                 self.deliver(source);
             } else {
@@ -217,19 +255,25 @@ impl World {
         }
     }
 
-    /// Takes what leaves a direction of a link by now.
+    /// Takes what leaves a lane by now.
     fn deliver(&mut self, lane: usize) {
-        let (link, up) = (lane / 2, lane.is_multiple_of(2));
-        let host = if up { link + 1 } else { link };
-        while let Some((_, datagram)) = self.path.links[link].dequeue(way(lane), self.now) {
+        while let Some((host, datagram)) = self.net.dequeue(self.now, lane) {
             self.arrive(host, datagram);
         }
         self.reschedule(lane);
+        if let Net::Cells(mobile) = &mut self.net {
+            while let Some(handover) = mobile.handover() {
+                if let Some(held) = held_at(ENB, handover.user, &self.sockets, &self.flows) {
+                    mobile.move_context(&handover, held);
+                }
+            }
+        }
     }
 
     fn reschedule(&mut self, lane: usize) {
-        let next = self.path.links[lane / 2].next_event(way(lane));
-        self.agenda.set(lane, next.unwrap_or(Time::MAX));
+        for lane in std::iter::once(lane).chain(self.net.aside()) {
+            self.agenda.set(lane, self.net.next(lane));
+        }
     }
 
     /// A packet has come to `host`: goes on, or is there.
@@ -259,12 +303,19 @@ impl World {
     }
 
     fn send(&mut self, from: Host, to: Host, datagram: Datagram) {
-        let lane = if to > from { 2 * from } else { 2 * (from - 1) + 1 };
-        self.path.links[lane / 2].enqueue(way(lane), self.now, datagram);
+        let lane = self.net.enqueue(self.now, from, way(from, to), datagram);
         self.reschedule(lane);
     }
 
     fn time_out(&mut self, id: SocketId) {
+        // A socket of a base station's relay that is moved to another one does nothing meanwhile.
+        if let Net::Cells(mobile) = &self.net
+            && let Some(socket) = &self.sockets[id]
+            && let Some(until) = mobile.moving(self.now, socket.host, socket.ue)
+        {
+            self.agenda.set(self.lanes + id, until);
+            return;
+        }
         if let Some(endpoint) = self.sockets[id].as_mut().and_then(Socket::endpoint_mut)
             && endpoint.poll_timeout().is_some_and(|at| at <= self.now)
         {
@@ -313,26 +364,21 @@ impl World {
     /// Sends what a socket has to send.
     pub(crate) fn flush(&mut self, id: SocketId) {
         let Some(socket) = self.sockets[id].as_mut() else { return };
-        let Socket { host, peer, connection, .. } = *socket;
+        let Socket { host, ue, peer, connection, .. } = *socket;
         let Some(to) = self.sockets.get(peer).and_then(Option::as_ref).map(|peer| peer.host) else {
             return;
         };
-        let lane = if to > host { 2 * host } else { 2 * (host.max(1) - 1) + 1 };
-        let now = self.now;
+        let (way, now) = (way(host, to), self.now);
         let Some(endpoint) = self.sockets[id].as_mut().and_then(Socket::endpoint_mut) else {
             return;
         };
-        let link = &mut self.path.links[lane / 2];
-        let mut sent = false;
+        let mut sent = None;
         while let Some(transmit) = endpoint.poll_transmit(now) {
-            link.enqueue(
-                way(lane),
-                now,
-                Datagram::new(transmit.segment, peer as u32, connection, transmit.burst),
-            );
-            sent = true;
+            let to = peer as u32;
+            let datagram = Datagram::new(transmit.segment, ue, to, connection, transmit.burst);
+            sent = Some(self.net.enqueue(now, host, way, datagram));
         }
-        if sent {
+        if let Some(lane) = sent {
             self.reschedule(lane);
         }
         self.wind(id);
@@ -342,11 +388,28 @@ impl World {
     fn wind(&mut self, id: SocketId) {
         let Some(endpoint) = self.sockets[id].as_ref().and_then(Socket::endpoint) else { return };
         let at = endpoint.poll_timeout().unwrap_or(Time::MAX);
-        self.agenda.set(self.lanes() + id, at);
+        self.agenda.set(self.lanes + id, at);
     }
 }
 
-/// Of each link's two lanes the first goes up.
-fn way(lane: usize) -> Way {
-    if lane.is_multiple_of(2) { Way::Up } else { Way::Down }
+fn way(from: Host, to: Host) -> Way {
+    if to > from { Way::Up } else { Way::Down }
+}
+
+/// Bytes that relays on `host` hold of a UE's, in their sockets and between them; none without a
+/// relay of its there.
+fn held_at(host: Host, ue: u32, sockets: &[Option<Socket>], flows: &[Splitter]) -> Option<u64> {
+    let here = || sockets.iter().flatten().filter(|socket| socket.host == host && socket.ue == ue);
+    here().next()?;
+    let in_socket = |socket: &Socket| {
+        socket.endpoint().map_or(0, |endpoint| {
+            endpoint.written() - endpoint.acknowledged() + endpoint.readable()
+        })
+    };
+    // Each flow has a socket of its on either side.
+    let between = |socket: &Socket| match socket.user {
+        User::Relay(flow) => flows[flow].held(),
+        User::Application(_) => 0,
+    };
+    Some(here().map(|socket| in_socket(socket) + between(socket) / 2).sum())
 }

@@ -51,7 +51,9 @@ pub(super) struct Part {
 
 #[derive(Debug)]
 pub(super) struct User<P> {
+    /// Of blocks. Where it goes and how it hears has draws of its own, the same whatever is sent to it.
     pub(super) random: Random,
+    ways: Random,
     walker: Walker,
     shadowing: Shadowing,
     /// Power of each site over noise, without fading.
@@ -89,21 +91,22 @@ pub(super) struct User<P> {
 impl<P: Packet> User<P> {
     /// Somewhere where the cell `home` is heard best.
     pub(super) fn new(spec: &LteSpec, sites: &Sites, home: usize, seed: u64) -> Self {
-        let mut random = Random::new(seed, 0);
+        let mut ways = Random::new(seed, 0);
         let speed = spec.speed.as_metres_per_second();
         // Where another cell is heard best the user would be another cell's.
         let (walker, shadowing, received) = loop {
-            let at = sites.anywhere_in(home, &mut random);
-            let shadowing = Shadowing::new(&mut random);
+            let at = sites.anywhere_in(home, &mut ways);
+            let shadowing = Shadowing::new(&mut ways);
             let received = propagation::received(spec, sites, at, &shadowing);
             if strongest(&received) == home {
-                break (Walker::new(at, speed, sites, &mut random), shadowing, received);
+                break (Walker::new(at, speed, sites, &mut ways), shadowing, received);
             }
         };
         let doppler = speed / SPEED_OF_LIGHT * CARRIER;
-        let fading = Box::new(PedestrianA::new(doppler, BANDWIDTH, &mut random));
+        let fading = Box::new(PedestrianA::new(doppler, BANDWIDTH, &mut ways));
         User {
-            random,
+            random: Random::new(ways.seed(), 0),
+            ways,
             walker,
             shadowing,
             received,
@@ -129,9 +132,9 @@ impl<P: Packet> User<P> {
     /// Walks for the time between two measurements. Answers the cell to which it should be handed
     /// over, if to any.
     pub(super) fn measure(&mut self, spec: &LteSpec, sites: &Sites) -> Option<usize> {
-        let way = self.walker.walk(MEASUREMENT, sites, &mut self.random);
+        let way = self.walker.walk(MEASUREMENT, sites, &mut self.ways);
         if way > 0.0 {
-            self.shadowing.shift(way, &mut self.random);
+            self.shadowing.shift(way, &mut self.ways);
             self.received = propagation::received(spec, sites, self.walker.at, &self.shadowing);
         }
         let best = strongest(&self.received);

@@ -1,5 +1,6 @@
 //! Values that are well-formed but impossible.
 
+use midspan_path::lte::CELLS;
 use midspan_path::{ElementSpec, LinkSpec};
 use midspan_units::{ByteSize, Span};
 use toml::Spanned;
@@ -27,7 +28,8 @@ pub(crate) fn spec(
         .or_else(|| leg("server_leg", &spec.relay.server_leg))
         .or_else(|| size(&["relay", "buffer"], spec.relay.buffer))
         .or_else(|| shared(&spec.relay))
-        .or_else(|| assist(spec));
+        .or_else(|| assist(spec))
+        .or_else(|| cells(spec));
     let Some(Problem { at, what }) = problem else { return Ok(()) };
     let place = locate(sections, &at);
     let error = source.error(&place, what);
@@ -224,7 +226,55 @@ fn assist(spec: &CellSpec) -> Option<Problem> {
     None
 }
 
+/// Users of one run, each with its own sockets and channel.
+const MOST_USERS: u32 = 20_000;
+
+fn cells(spec: &CellSpec) -> Option<Problem> {
+    let cells = spec.cells.as_ref()?;
+    if cells.users == 0 || cells.total() > MOST_USERS {
+        let what = format!(
+            "{} users in all; there can be from 1 in each of {CELLS} cells to {MOST_USERS}",
+            cells.total()
+        );
+        return problem(&["cells", "users"], what);
+    }
+    if !(1..=CELLS as u32).contains(&cells.servers) {
+        let what = format!("{} servers; there are from 1 to {CELLS}", cells.servers);
+        return problem(&["cells", "servers"], what);
+    }
+    if let Err((key, what)) = cells.radio.check() {
+        return problem(&["cells", "radio", key], what);
+    }
+    if spec.assist.is_some() {
+        return problem(&["assist"], "there is no NetAssist in cells; leave `[assist]` out");
+    }
+    if spec.service.at == Station::Mec {
+        return problem(&["service", "at"], "in cells the service is at the `server`");
+    }
+    // Users begin within a second, and are measured from then on.
+    if matches!(&spec.workload, Workload::Bulk(bulk) if bulk.time <= Span::from_secs(1)) {
+        return problem(&["workload", "bulk", "time"], "in cells a run takes more than `1 s`");
+    }
+    if let Workload::Transfer(_) = spec.workload {
+        return problem(&["workload"], "users of cells run `bulk`, `page` or `video`");
+    }
+    cells.others.iter().enumerate().find_map(|(index, others)| {
+        let found = match &others.workload {
+            Workload::Transfer(_) => "users of cells run `bulk`, `page` or `video`".to_owned(),
+            of_others => workload(of_others)?.what,
+        };
+        let key = [Step::Key("cells"), Step::Key("others")];
+        let at = [&key[..], &[Step::Index(index), Step::Key("workload")]].concat();
+        Some(Problem { at, what: found })
+    })
+}
+
 fn host(name: &'static str, host: &Host) -> Option<Problem> {
+    if let Some(packets) = host.initcwnd.filter(|packets| !(1..=1000).contains(packets)) {
+        let what =
+            format!("a window of {packets} packets cannot be begun with; from 1 to 1000 can");
+        return problem(&["hosts", name, "initcwnd"], what);
+    }
     control(&["hosts", name, "congestion_control"], &host.congestion_control)
 }
 

@@ -20,7 +20,8 @@ use self::sweep::{Choice, Sweep};
 use crate::{Cell, CellSpec, Error, Scenario};
 
 /// The sections that describe a cell and may name variables of the sweep.
-const CELL_SECTIONS: [&str; 6] = ["path", "hosts", "relay", "assist", "workload", "service"];
+const CELL_SECTIONS: [&str; 7] =
+    ["path", "cells", "hosts", "relay", "assist", "workload", "service"];
 
 /// See [`Scenario::parse`].
 pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
@@ -121,7 +122,7 @@ fn cell_spec<'t>(
     for (_, section) in sections.iter_mut() {
         choice.substitute(section)?;
     }
-    tag_workload(source, &mut sections)?;
+    tag_workloads(source, &mut sections)?;
     let explain = |(place, error)| choice.explain(&place, error);
     let spec: CellSpec = read(source, sections.clone(), 0..0).map_err(explain)?;
     check::spec(source, &sections, &spec).map_err(explain)?;
@@ -152,8 +153,27 @@ fn table<'t>(
 
 /// Turns `{ kind = "bulk", ... }` into `{ bulk = { ... } }`: serde's external tag keeps places,
 /// where its internal one loses them.
-fn tag_workload<'t>(source: Source<'t>, sections: &mut DeTable<'t>) -> Result<(), Error> {
-    let Some(workload) = sections.get_mut("workload") else { return Ok(()) };
+fn tag_workloads<'t>(source: Source<'t>, sections: &mut DeTable<'t>) -> Result<(), Error> {
+    if let Some(workload) = sections.get_mut("workload") {
+        tag_workload(source, workload)?;
+    }
+    let Some(DeValue::Table(cells)) = sections.get_mut("cells").map(Spanned::get_mut) else {
+        return Ok(());
+    };
+    let Some(DeValue::Array(others)) = cells.get_mut("others").map(Spanned::get_mut) else {
+        return Ok(());
+    };
+    for others in others.iter_mut() {
+        if let DeValue::Table(others) = others.get_mut()
+            && let Some(workload) = others.get_mut("workload")
+        {
+            tag_workload(source, workload)?;
+        }
+    }
+    Ok(())
+}
+
+fn tag_workload<'t>(source: Source<'t>, workload: &mut Spanned<DeValue<'t>>) -> Result<(), Error> {
     let place = workload.span();
     let DeValue::Table(keys) = workload.get_mut() else { return Ok(()) };
     let Some(kind) = keys.remove("kind") else {

@@ -1,0 +1,123 @@
+//! What lies between hosts: two links in a row, or a mobile network.
+
+use midspan_path::{Counters, Path, Times, Way};
+use midspan_units::Time;
+
+use crate::mobile::Mobile;
+use crate::packet::Datagram;
+use crate::setup::{MEC, SERVER, UE};
+use crate::world::Host;
+
+/// Everything that carries packets. It is made of lanes, numbered from 0, each of which says when
+/// something next leaves it.
+pub(crate) enum Net {
+    /// Between UE and MEC, and between MEC and server.
+    Row(Path<Datagram>),
+    /// Cells and their users.
+    Cells(Box<Mobile>),
+}
+
+/// A stretch of the way between UE and server, all that is beside each other together.
+pub(crate) struct Stretch {
+    pub(crate) name: &'static str,
+    pub(crate) counters: (Counters, Counters),
+    pub(crate) delays: (Times, Times),
+}
+
+impl Net {
+    pub(crate) fn lanes(&self) -> usize {
+        match self {
+            Net::Row(path) => 2 * path.links.len(),
+            Net::Cells(_) => Mobile::LANES,
+        }
+    }
+
+    /// A packet leaves `from` on its way up or down. Answers the lane that has it.
+    pub(crate) fn enqueue(&mut self, now: Time, from: Host, way: Way, packet: Datagram) -> usize {
+        match self {
+            Net::Row(path) => {
+                let link = match way {
+                    Way::Up => usize::from(from >= MEC),
+                    Way::Down => usize::from(from > MEC),
+                };
+                path.links[link].enqueue(way, now, packet);
+                lane(link, way)
+            }
+            Net::Cells(mobile) => mobile.enqueue(now, from, way, packet),
+        }
+    }
+
+    /// The next packet that has left a lane by `now`, and the host to which it has come.
+    pub(crate) fn dequeue(&mut self, now: Time, lane: usize) -> Option<(Host, Datagram)> {
+        match self {
+            Net::Row(path) => {
+                let (link, way) = unlane(lane);
+                let (_, packet) = path.links[link].dequeue(way, now)?;
+                let host = match (link, way) {
+                    (0, Way::Down) => UE,
+                    (0, Way::Up) | (_, Way::Down) => MEC,
+                    (_, Way::Up) => SERVER,
+                };
+                Some((host, packet))
+            }
+            Net::Cells(mobile) => mobile.dequeue(now, lane),
+        }
+    }
+
+    /// When something may next leave a lane.
+    pub(crate) fn next(&self, lane: usize) -> Time {
+        match self {
+            Net::Row(path) => {
+                let (link, way) = unlane(lane);
+                path.links[link].next_event(way).unwrap_or(Time::MAX)
+            }
+            Net::Cells(mobile) => mobile.next(lane),
+        }
+    }
+
+    /// A lane in which something may have changed along with another.
+    pub(crate) fn aside(&self) -> Option<usize> {
+        match self {
+            Net::Row(_) => None,
+            Net::Cells(_) => Some(Mobile::HELD),
+        }
+    }
+
+    /// The stretches of the way, the UE's first.
+    pub(crate) fn stretches(&self) -> Vec<Stretch> {
+        match self {
+            Net::Row(path) => {
+                let named = path.links.iter().zip(["access", "wide"]);
+                named
+                    .map(|(link, name)| Stretch {
+                        name,
+                        counters: (link.counters(Way::Up), link.counters(Way::Down)),
+                        delays: (link.delays(Way::Up).clone(), link.delays(Way::Down).clone()),
+                    })
+                    .collect()
+            }
+            Net::Cells(mobile) => mobile.stretches(),
+        }
+    }
+
+    /// Forgets the delays so far.
+    pub(crate) fn restart_delays(&mut self) {
+        match self {
+            Net::Row(path) => path.links.iter_mut().for_each(|link| {
+                link.restart_delays(Way::Up);
+                link.restart_delays(Way::Down);
+            }),
+            Net::Cells(mobile) => mobile.restart_delays(),
+        }
+    }
+}
+
+/// Of each link's two lanes the first goes up.
+pub(crate) fn lane(link: usize, way: Way) -> usize {
+    2 * link + usize::from(way == Way::Down)
+}
+
+/// Link and way of a lane.
+pub(crate) fn unlane(lane: usize) -> (usize, Way) {
+    (lane / 2, if lane.is_multiple_of(2) { Way::Up } else { Way::Down })
+}
