@@ -3,6 +3,7 @@
 //! control is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use midspan_sys::foreign::with_sockets;
 use midspan_sys::socket::set_window_clamp;
@@ -11,10 +12,14 @@ use midspan_units::ByteSize;
 /// As good as none: no window is as large.
 const NONE: u32 = 1 << 30;
 
-/// The clamps that this UE's sockets have.
+/// How long a clamp is relied on. The kernel lifts it when it next lets the receive buffer grow, which it
+/// stops to do once the clamp has taken effect.
+const LASTING: Duration = Duration::from_millis(500);
+
+/// The clamps that this UE's sockets have, and since when.
 #[derive(Debug, Default)]
 pub(super) struct Regulator {
-    clamps: BTreeMap<u32, u32>,
+    clamps: BTreeMap<u32, (u32, Instant)>,
 }
 
 impl Regulator {
@@ -23,11 +28,11 @@ impl Regulator {
         self.clamps.retain(|inode, _| flows.contains(inode));
         let target = window
             .map_or(NONE, |window| u32::try_from(window.as_bytes()).unwrap_or(NONE).min(NONE));
-        let due: BTreeSet<u32> = flows
-            .iter()
-            .copied()
-            .filter(|inode| is_far(self.clamps.get(inode).copied().unwrap_or(NONE), target))
-            .collect();
+        let is_due = |inode: &u32| match self.clamps.get(inode) {
+            Some(&(clamp, since)) => is_far(clamp, target) || since.elapsed() >= LASTING,
+            None => is_far(NONE, target),
+        };
+        let due: BTreeSet<u32> = flows.iter().copied().filter(is_due).collect();
         self.set(&due, target);
     }
 
@@ -43,7 +48,7 @@ impl Regulator {
         }
         let looked = with_sockets(inodes, |inode, socket| match set_window_clamp(socket, target) {
             Ok(()) if target == NONE => drop(self.clamps.remove(&inode)),
-            Ok(()) => drop(self.clamps.insert(inode, target)),
+            Ok(()) => drop(self.clamps.insert(inode, (target, Instant::now()))),
             Err(error) => tracing::debug!(inode, "window clamp: {error}"),
         });
         if let Err(error) = looked {
@@ -93,19 +98,21 @@ mod tests {
             let mut buffer = vec![0; 1 << 16];
             while ue.read(&mut buffer).is_ok_and(|count| count > 0) {}
         });
-        let until = |holds: &dyn Fn(u32) -> bool| {
+        let until = |holds: &dyn Fn(u32) -> bool, meanwhile: &mut dyn FnMut()| {
             let deadline = Instant::now() + Duration::from_secs(20);
             while !holds(socket(here).info.snd_wnd) {
                 assert!(Instant::now() < deadline, "{}", socket(here).info.snd_wnd);
+                meanwhile();
                 thread::sleep(Duration::from_millis(10));
             }
         };
-        until(&|window| window > 1_000_000);
+        until(&|window| window > 1_000_000, &mut || {});
+        // While the kernel still lets it grow.
         let mut regulator = Regulator::default();
-        regulator.apply(&[inode].into(), Some(ByteSize::from_bytes(200_000)));
-        until(&|window| window <= 200_000);
+        let part = Some(ByteSize::from_bytes(200_000));
+        until(&|window| window <= 200_000, &mut || regulator.apply(&[inode].into(), part));
         regulator.release();
-        until(&|window| window > 1_000_000);
+        until(&|window| window > 1_000_000, &mut || {});
         stop.store(true, Ordering::Relaxed);
         sending.join().unwrap();
         receiving.join().unwrap();
