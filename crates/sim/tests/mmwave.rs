@@ -36,7 +36,8 @@ fn download(at: At, x2: u64, server: u64, rlc: &str, relay: &str, variant: Varia
             {{ delay = "{wide} ms" }},
         ]
         [hosts]
-        ue = {{ congestion_control = "reno", buffers = "max" }}
+        # A window of more than the path and the small RLC buffer hold, and of less than the queue at the server.
+        ue = {{ congestion_control = "reno", buffers = {{ rmem = "4096 131072 24000000", wmem = "4096 16384 4194304" }} }}
         mec = {{ congestion_control = "reno", buffers = "max" }}
         server = {{ congestion_control = "reno", buffers = "max" }}
         [relay]
