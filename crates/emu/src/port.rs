@@ -4,6 +4,8 @@ mod kernel;
 mod packet_socket;
 mod tun;
 
+pub(crate) use kernel::{set_fifo, set_slice};
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU64;
 
-use midspan_sys::scheduling::{run_first, run_in_slices_of};
 use midspan_units::{Span, Time};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::port::{set_fifo, set_slice};
 
 /// How an emulator's thread is scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,9 +39,9 @@ pub(crate) fn be_prompt(stays_awake: bool) -> Scheduling {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     if stays_awake && rustix::process::setpriority_process(None, MOST_URGENT).is_ok() {
         Scheduling::Urgent
-    } else if !stays_awake && run_first(1).is_ok() {
+    } else if !stays_awake && set_fifo(1).is_ok() {
         Scheduling::RealTime
-    } else if run_in_slices_of(SLICE_NANOS).is_ok() {
+    } else if set_slice(SLICE_NANOS).is_ok() {
         Scheduling::ShortSlice
     } else {
         Scheduling::Ordinary

@@ -11,7 +11,6 @@ pub mod netlink;
 pub mod netns;
 pub mod process;
 pub mod ring;
-pub mod scheduling;
 pub mod sockdiag;
 pub mod socket;
 pub mod sysctl;

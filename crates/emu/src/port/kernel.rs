@@ -68,6 +68,32 @@ pub(crate) fn take_packet_drops(socket: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(u64::from(statistics.tp_drops))
 }
 
+/// Puts the calling thread into SCHED_FIFO at `priority`: it runs before every ordinary thread.
+pub(crate) fn set_fifo(priority: c_int) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the parameters are valid; thread 0 is the caller.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) })
+}
+
+/// Asks for a time slice of `nanos` for the calling ordinary thread (Linux 6.12): the shorter the
+/// slice, the sooner the thread runs once it has woken.
+pub(crate) fn set_slice(nanos: u64) -> io::Result<()> {
+    let nice = rustix::process::nice(0)?;
+    let attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: libc::SCHED_OTHER as u32,
+        sched_flags: 0,
+        sched_nice: nice,
+        sched_priority: 0,
+        sched_runtime: nanos,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the attributes are valid for the size that they state; thread 0 is the caller.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    check(result as c_int)
+}
+
 fn interface_request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: `ifreq` is plain data, for which zeros are a value.
     let mut request: libc::ifreq = unsafe { zeroed() };
