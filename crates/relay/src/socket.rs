@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use midspan_units::ByteSize;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -400,6 +401,13 @@ pub(crate) fn accept(listener: &Listener) -> Result<Accepted, NotAccepted> {
         }
         _ => Err(NotAccepted::Failed),
     }
+}
+
+/// Whether a connection waits at the listener. Asking costs little; to accept where there is none makes
+/// the kernel set up a socket and take it apart again.
+pub(crate) fn is_waiting(listener: &Listener) -> bool {
+    let mut asked = [PollFd::new(&listener.fd, PollFlags::IN)];
+    !matches!(poll(&mut asked, Some(&Timespec::default())), Ok(0))
 }
 
 /// Whether a connection that an MPTCP listener took is one. If not it is TCP, and may have urgent

@@ -163,6 +163,12 @@ static __always_inline bool opens(const struct packet *packet)
 	return (packet->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_SYN;
 }
 
+/* A segment without payload that says nothing but how far the other side's have come. */
+static __always_inline bool only_acknowledges(const struct packet *packet)
+{
+	return (packet->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN)) == TCP_ACK && !packet->payload;
+}
+
 /* Whether the packet holds all that its length says, the TCP header that ends at `offset` included. */
 static __always_inline bool is_whole(struct __sk_buff *skb, const struct packet *packet, __u32 offset)
 {

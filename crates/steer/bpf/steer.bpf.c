@@ -190,8 +190,11 @@ int steer(struct __sk_buff *skb)
 	if (opens(&packet) && (!socket || former)) {
 		action = open(skb, set, &packet, socket);
 	} else {
-		account(&packet, socket && is_established(socket),
-			socket && socket->state == BPF_TCP_SYN_SENT);
+		/* An acknowledgement alone neither carries a connection on nor ends it. It may begin one that is
+		 * passed, of which this host has no socket but what another one has left. */
+		if (!socket || former || !only_acknowledges(&packet))
+			account(&packet, socket && is_established(socket),
+				socket && socket->state == BPF_TCP_SYN_SENT);
 		if (socket && (!former || !passed_since(&packet))) {
 			deliver(skb, set);
 			count(STEERED);

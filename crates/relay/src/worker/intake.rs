@@ -35,15 +35,18 @@ impl Worker {
         }
     }
 
-    fn accept_at(&mut self, listener: usize) {
+    fn accept_at(&mut self, index: usize) {
         for _ in 0..ACCEPTS {
-            let Some(listener) = self.listeners.get(listener) else { return };
+            let Some(listener) = self.listeners.get(index) else { return };
             let forward = listener.forward.clone();
             match socket::accept(listener) {
                 Ok(accepted) => self.welcome(accepted, forward),
                 Err(NotAccepted::NoneWaiting) => return,
                 Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
                 Err(NotAccepted::NoRoom) => return self.rest(),
+            }
+            if !self.listeners.get(index).is_some_and(socket::is_waiting) {
+                return;
             }
         }
     }
