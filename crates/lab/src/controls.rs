@@ -80,11 +80,12 @@ fn ours(scenario: &Scenario) -> BTreeSet<String> {
         let hosts = [&hosts.ue, &hosts.mec, &hosts.server]
             .map(|host| Some(host.congestion_control.clone()));
         let legs = [&relay.client_leg, &relay.server_leg].map(|leg| leg.congestion_control.clone());
-        let cross = match &cell.spec.workload {
-            Workload::Page(page) => page.cross.congestion_control.clone(),
-            Workload::Bulk(_) | Workload::Transfer(_) | Workload::Video(_) => None,
+        let applications = match &cell.spec.workload {
+            Workload::Page(page) => page.cross.congestion_control.iter().cloned().collect(),
+            Workload::Bulk(bulk) => bulk.controls.clone(),
+            Workload::Transfer(_) | Workload::Video(_) => Vec::new(),
         };
-        hosts.into_iter().chain(legs).chain([cross]).flatten().collect::<Vec<_>>()
+        hosts.into_iter().chain(legs).flatten().chain(applications).collect::<Vec<_>>()
     };
     scenario.cells().iter().flat_map(names).filter(|name| name.starts_with(PREFIX)).collect()
 }

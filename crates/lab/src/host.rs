@@ -19,6 +19,8 @@ pub(crate) struct HostSettings<'a> {
     pub(crate) sack: bool,
     /// Least retransmission timeout, if not Linux's.
     pub(crate) rto_min: Option<Span>,
+    /// How long and how many SACKs are held back, if not as long and as many as Linux does.
+    pub(crate) comp_sack: (Option<Span>, Option<u8>),
     /// Whether it forwards packets between its interfaces.
     pub(crate) router: bool,
 }
@@ -47,12 +49,24 @@ impl HostSettings<'_> {
             for (name, value) in settings.into_iter().chain(PINNED) {
                 sysctl::set(name, value)?;
             }
-            match self.rto_min {
-                Some(least) => {
-                    sysctl::set("net.ipv4.tcp_rto_min_us", &least.as_micros().to_string())
+            let (delay, most) = self.comp_sack;
+            let chosen = [
+                (
+                    "net.ipv4.tcp_rto_min_us",
+                    self.rto_min.map(|least| least.as_micros().to_string()),
+                ),
+                (
+                    "net.ipv4.tcp_comp_sack_delay_ns",
+                    delay.map(|delay| delay.as_nanos().to_string()),
+                ),
+                ("net.ipv4.tcp_comp_sack_nr", most.map(|most| most.to_string())),
+            ];
+            for (name, value) in chosen {
+                if let Some(value) = value {
+                    sysctl::set(name, &value)?;
                 }
-                None => Ok(()),
             }
+            Ok(())
         })?
     }
 }

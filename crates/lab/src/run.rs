@@ -81,11 +81,14 @@ impl Runner<'_> {
         topology.restart_statistics();
         let measured = match &spec.workload {
             Workload::Bulk(bulk) => {
+                let flows = bulk.flows as usize;
+                let control = |flow| bulk.control_of(flow).map(str::to_owned);
                 let plan = BulkPlan {
                     upload: bulk.direction == Direction::Upload,
                     time: bulk.time.into(),
                     warmup: bulk.warmup.into(),
-                    flows: bulk.flows as usize,
+                    stagger: bulk.stagger.into(),
+                    controls: (0..flows).map(control).collect(),
                 };
                 run_bulk(&plan, spec, ends, &topology, variant)
             }

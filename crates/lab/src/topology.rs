@@ -187,6 +187,7 @@ fn apply(netns: &Netns, host: &Host, router: bool) -> Result<()> {
         ecn: host.ecn,
         sack: host.sack,
         rto_min: host.rto_min,
+        comp_sack: (host.comp_sack_delay, host.comp_sack_nr),
         router,
     };
     Ok(settings.apply(netns)?)

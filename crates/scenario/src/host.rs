@@ -48,6 +48,12 @@ pub struct Host {
     /// 6928). Simulated only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initcwnd: Option<u32>,
+    /// How long it holds SACKs back, at most (`net.ipv4.tcp_comp_sack_delay_ns`). Default: Linux's 1 ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comp_sack_delay: Option<Span>,
+    /// How many SACKs it holds back, at most (`net.ipv4.tcp_comp_sack_nr`). Default: Linux's 44.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comp_sack_nr: Option<u8>,
 }
 
 impl Default for Host {
@@ -59,6 +65,8 @@ impl Default for Host {
             sack: true,
             rto_min: None,
             initcwnd: None,
+            comp_sack_delay: None,
+            comp_sack_nr: None,
         }
     }
 }

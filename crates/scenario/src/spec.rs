@@ -73,14 +73,28 @@ impl Workload {
 pub struct Bulk {
     /// Who sends. The UE connects in either case.
     pub direction: Direction,
-    /// How long the flows send, warm-up included.
+    /// How long the flows send, warm-up included, from when the last has started.
     pub time: Span,
     /// What is left out of every number at the start. Shorter than `time`.
     #[serde(default)]
     pub warmup: Span,
-    /// Flows that start together; at least 1.
+    /// Parallel flows; at least 1.
     #[serde(default = "one")]
     pub flows: u32,
+    /// How long after the one before each flow starts; `time` begins with the last. Zero: they start together.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub stagger: Span,
+    /// Congestion controls of the sending application's sockets, flow by flow and over again. Empty: its
+    /// host's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub controls: Vec<String>,
+}
+
+impl Bulk {
+    /// The congestion control of the flow with this number, if it is not its host's.
+    pub fn control_of(&self, flow: usize) -> Option<&str> {
+        self.controls.get(flow % self.controls.len().max(1)).map(String::as_str)
+    }
 }
 
 /// Transfers of a given size, each on a connection of its own, one after the other.

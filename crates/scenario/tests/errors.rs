@@ -120,7 +120,7 @@ fn unknown_keys() {
     assert_eq!(
         spoilt("warmup =", "warm_up ="),
         "x.toml:29: unknown key `warm_up`; did you mean `warmup`? Known here: `direction`, `time`, \
-         `warmup`, `flows`"
+         `warmup`, `flows`, `stagger`, `controls`"
     );
     assert_eq!(
         spoilt("[hosts.ue]", "[hosts.eu]"),
@@ -238,6 +238,14 @@ fn impossible_values() {
         "x.toml:29: 0 flows cannot be run; from 1 to 1000 can"
     );
     assert_eq!(
+        spoilt("warmup =", "controls = [\"cubic\", \"reno\"]\nwarmup ="),
+        "x.toml:29: 2 controls for 1 flows; there can be one for each"
+    );
+    assert_eq!(
+        spoilt("warmup =", "controls = [\"cu bic\"]\nwarmup ="),
+        "x.toml:29: `cu bic` is not the name of a congestion control, such as `cubic`"
+    );
+    assert_eq!(
         spoilt("name = \"good\"", "name = \"Good file\""),
         "x.toml:1: `Good file` cannot name a scenario; lower case letters, digits and `-` can"
     );
@@ -326,7 +334,7 @@ fn the_short_version() {
     assert_eq!(
         spoilt("workload = { time = \"1 s\" }", "workload = { tmie = \"1 s\" }"),
         "x.toml:43: unknown key `tmie`; did you mean `time`? Known here: `direction`, `time`, \
-         `warmup`, `flows` (in the short version)"
+         `warmup`, `flows`, `stagger`, `controls` (in the short version)"
     );
     assert_eq!(
         spoilt("[short]\nrepetitions = 1", "[short]\nrepetitions = 0"),

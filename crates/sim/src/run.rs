@@ -134,12 +134,14 @@ impl Run<'_> {
         }
     }
 
-    /// Opens a connection between two applications, through the relays if there are any.
+    /// Opens a connection between two applications, through the relays if there are any. The sending application's
+    /// socket has the `control`, if it is not to have its host's.
     pub(crate) fn connect(
         &mut self,
         number: u32,
         client: Application,
         server: Application,
+        control: Option<&str>,
     ) -> Result<Connection, Error> {
         let hosts = &self.spec.hosts;
         let mut ue = setup::of_host(UE, &hosts.ue)?;
@@ -152,6 +154,10 @@ impl Run<'_> {
             // As browsers and web servers do.
             ue.config.tcp_nodelay = true;
             service.config.tcp_nodelay = true;
+        }
+        if let Some(name) = control {
+            let sends = matches!(client, Application::Source);
+            setup::set_control(if sends { &mut ue } else { &mut service }, name)?;
         }
         let (client, server) = (User::Application(client), User::Application(server));
         let relay = &self.spec.relay;
@@ -245,9 +251,12 @@ impl Run<'_> {
         let upload = bulk.direction == Direction::Upload;
         let mut flows = Vec::with_capacity(bulk.flows as usize);
         for number in 0..bulk.flows as usize {
+            if number > 0 {
+                self.advance(self.world.now + bulk.stagger, |_| false);
+            }
             let (source, sink) = (Application::Source, Application::Sink(Sink::default()));
             let (client, server) = if upload { (source, sink) } else { (sink, source) };
-            let connection = self.connect(0, client, server)?;
+            let connection = self.connect(0, client, server, bulk.control_of(number))?;
             self.open(connection, number)?;
             flows.push(connection);
         }
@@ -402,7 +411,7 @@ impl Run<'_> {
         let (send, receive) =
             (Application::Send(Send::new(bytes)), Application::Receive(Receive::default()));
         let (client, server) = if upload { (send, receive) } else { (receive, send) };
-        let connection = self.connect(0, client, server)?;
+        let connection = self.connect(0, client, server, None)?;
         loop {
             let times = |id: Option<SocketId>| match &self.socket(id?)?.user {
                 User::Application(application) => application.times(),

@@ -22,22 +22,32 @@ pub(crate) const RELAY_BUFFER: u64 = 1 << 20;
 
 /// A socket of `host`, as its kernel sets it up.
 pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
+    let linux = Config::default();
     let memory = |memory: TcpMemory| Memory { initial: memory.initial, max: memory.max };
     let mut setup = Setup {
         host,
         config: Config {
             tcp_rmem: memory(spec.buffers.rmem),
             tcp_wmem: memory(spec.buffers.wmem),
-            rto_min: spec.rto_min.unwrap_or(Config::default().rto_min),
+            rto_min: spec.rto_min.unwrap_or(linux.rto_min),
+            tcp_comp_sack_delay: spec.comp_sack_delay.unwrap_or(linux.tcp_comp_sack_delay),
+            tcp_comp_sack_nr: spec.comp_sack_nr.map_or(linux.tcp_comp_sack_nr, u32::from),
             tcp_sack: spec.sack,
             tcp_ecn: if spec.ecn { EcnMode::Active } else { EcnMode::Passive },
-            initcwnd: spec.initcwnd.unwrap_or(Config::default().initcwnd),
-            ..Config::default()
+            initcwnd: spec.initcwnd.unwrap_or(linux.initcwnd),
+            ..linux
         },
         control: control(&spec.congestion_control)?,
     };
     suit(&mut setup);
     Ok(setup)
+}
+
+/// Gives a socket another congestion control.
+pub(crate) fn set_control(setup: &mut Setup, name: &str) -> Result<(), Error> {
+    setup.control = control(name)?;
+    suit(setup);
+    Ok(())
 }
 
 /// What the glue of a congestion control sets in the kernel. TCP-ME sends packets one by one, as a policer
@@ -53,8 +63,7 @@ fn suit(setup: &mut Setup) {
 pub(crate) fn of_leg(host: Host, leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
     let mut setup = of_host(host, spec)?;
     if let Some(name) = &leg.congestion_control {
-        setup.control = control(name)?;
-        suit(&mut setup);
+        set_control(&mut setup, name)?;
     }
     let bytes = |size: Option<ByteSize>| {
         size.map(|size| u32::try_from(size.as_bytes()).unwrap_or(u32::MAX / 2))
@@ -81,4 +90,21 @@ pub(crate) fn control(name: &str) -> Result<Control, Error> {
     // Those of ours in the kernel, by their names there.
     let name = name.strip_prefix("ms_").unwrap_or(name);
     Ok(Control::new(name, &config)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midspan_units::Span;
+
+    #[test]
+    fn a_host_holds_sacks_back_as_its_keys_say() {
+        let linux = of_host(UE, &HostSpec::default()).unwrap().config;
+        assert_eq!(linux.tcp_comp_sack_delay, Config::default().tcp_comp_sack_delay);
+        let delay = Some(Span::from_millis(12));
+        let spec =
+            HostSpec { comp_sack_delay: delay, comp_sack_nr: Some(255), ..HostSpec::default() };
+        let config = of_host(UE, &spec).unwrap().config;
+        assert_eq!((Some(config.tcp_comp_sack_delay), config.tcp_comp_sack_nr), (delay, 255));
+    }
 }

@@ -167,13 +167,14 @@ impl<'a> User<'a> {
     }
 
     fn download(&mut self, run: &mut Run<'_>, bulk: &Bulk) -> Result<(), Error> {
-        for _ in 0..bulk.flows {
+        for flow in 0..bulk.flows as usize {
             let (source, sink) = (Application::Source, Application::Sink(Sink::default()));
             let (client, server) = match bulk.direction {
                 Direction::Upload => (source, sink),
                 Direction::Download => (sink, source),
             };
-            self.connections.push(run.connect(self.number, client, server)?);
+            let control = bulk.control_of(flow);
+            self.connections.push(run.connect(self.number, client, server, control)?);
         }
         Ok(())
     }

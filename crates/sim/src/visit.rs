@@ -67,7 +67,7 @@ impl Visit {
                 Order::Open => {
                     let dialogue = run.world.dialogues.open();
                     let ends = (Application::Client(dialogue), Application::Server(dialogue));
-                    self.opened.push((run.connect(self.ue, ends.0, ends.1)?, dialogue));
+                    self.opened.push((run.connect(self.ue, ends.0, ends.1, None)?, dialogue));
                 }
                 Order::Ask { connection, answer, .. } => {
                     let (connection, dialogue) = &self.opened[connection];

@@ -161,3 +161,19 @@ fn tcp_me_hears_a_base_station() {
     assert_eq!(none, 0);
     assert!(some > 0 && marked != unmarked, "{some} marks: {marked} and {unmarked} bit/s");
 }
+
+/// The second of two flows with controls of their own comes later, into the queue of the first.
+#[test]
+fn flows_may_have_controls_of_their_own_and_start_one_after_the_other() {
+    let workload =
+        format!("{BULK}\nflows = 2\nstagger = '4 s'\ncontrols = ['reno', 'ms_westwood']");
+    let run = measure(&cell("", "cubic", &workload), Variant::None, 1);
+    assert!((run.measured_s - 5.0).abs() < 1e-9, "{}", run.measured_s);
+    let mut senders = run.legs.iter().filter(|leg| leg.host == "ue");
+    let (first, second) = (senders.next().unwrap(), senders.next().unwrap());
+    assert_eq!(first.congestion_control, "reno");
+    assert_eq!(second.congestion_control, "westwood");
+    // In four seconds it can send 50 MB.
+    assert!(first.bytes_acked > second.bytes_acked + 10_000_000, "{run:?}");
+    assert!(second.min_rtt_us > first.min_rtt_us, "{run:?}");
+}

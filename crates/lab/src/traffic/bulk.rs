@@ -1,7 +1,8 @@
 //! Flows that send as fast as TCP lets them, for a time.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -9,20 +10,23 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use midspan_sys::netns::Netns;
 use midspan_sys::sockdiag::{self, TcpSocket};
+use socket2::SockRef;
 
 use super::{CHUNK, Ends, accept};
 
 /// What to send.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct BulkPlan {
     /// Whether the client sends (upload) or the server (download).
     pub upload: bool,
-    /// From the moment that all flows are connected.
+    /// From the moment that all flows have started.
     pub time: Duration,
     /// The part of `time` at its start that is not measured.
     pub warmup: Duration,
-    /// Parallel connections.
-    pub flows: usize,
+    /// How long after the one before each flow connects and starts; if zero, all connect and then start.
+    pub stagger: Duration,
+    /// For each of the parallel connections its sender's congestion control, if it is not the host's.
+    pub controls: Vec<Option<String>>,
 }
 
 /// One look at all flows.
@@ -60,20 +64,17 @@ impl BulkPlan {
         done: impl FnOnce() -> Result<()>,
     ) -> Result<BulkResult> {
         let listener = ends.listen().context("server application cannot listen")?;
-        let mut flows = Vec::with_capacity(self.flows);
-        for number in 0..self.flows {
-            let client = ends
-                .open()
-                .and_then(|socket| ends.connect(socket))
-                .with_context(|| format!("flow {number}: connect"))?;
-            let server = accept(&listener).with_context(|| format!("flow {number}: accept"))?;
-            flows.push(self.flow(client, server)?);
-        }
         let sender_host = if self.upload { ends.client } else { ends.server };
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
-            let threads: Vec<_> = flows.iter().flat_map(|flow| flow.start(scope, &over)).collect();
-            let result = self.observe(&flows, sender_host, warm, meanwhile, done);
+            let (mut flows, mut threads) = (Vec::with_capacity(self.controls.len()), Vec::new());
+            let mut start = |flow: &Arc<Flow>| threads.extend(flow.start(scope, &over));
+            let result = self.connect(ends, &listener, &mut flows, &mut start).and_then(|()| {
+                if self.stagger.is_zero() {
+                    flows.iter().for_each(start);
+                }
+                self.observe(&flows, sender_host, warm, meanwhile, done)
+            });
             over.store(true, Ordering::Relaxed);
             for flow in &flows {
                 flow.cut();
@@ -87,6 +88,37 @@ impl BulkPlan {
         })
     }
 
+    /// Connects the flows one after the other, and starts each at once if they are staggered.
+    fn connect(
+        &self,
+        ends: Ends<'_>,
+        listener: &TcpListener,
+        flows: &mut Vec<Arc<Flow>>,
+        start: &mut impl FnMut(&Arc<Flow>),
+    ) -> Result<()> {
+        for (number, control) in self.controls.iter().enumerate() {
+            if number > 0 {
+                thread::sleep(self.stagger);
+            }
+            let client = ends
+                .open()
+                .and_then(|socket| ends.connect(socket))
+                .with_context(|| format!("flow {number}: connect"))?;
+            let server = accept(listener).with_context(|| format!("flow {number}: accept"))?;
+            let flow = Arc::new(self.flow(client, server)?);
+            if let Some(name) = control {
+                SockRef::from(&flow.sender)
+                    .set_tcp_congestion(name.as_bytes())
+                    .with_context(|| format!("flow {number}: congestion control `{name}`"))?;
+            }
+            if !self.stagger.is_zero() {
+                start(&flow);
+            }
+            flows.push(flow);
+        }
+        Ok(())
+    }
+
     fn flow(&self, client: TcpStream, server: TcpStream) -> Result<Flow> {
         let (sender, receiver) = if self.upload { (client, server) } else { (server, client) };
         let endpoints = (sender.local_addr()?, sender.peer_addr()?);
@@ -95,7 +127,7 @@ impl BulkPlan {
 
     fn observe(
         &self,
-        flows: &[Flow],
+        flows: &[Arc<Flow>],
         sender_host: &Netns,
         warm: impl FnOnce() -> Result<()>,
         meanwhile: impl FnOnce(&dyn Fn() -> u64),
@@ -124,7 +156,7 @@ type Ended<'scope> = ScopedJoinHandle<'scope, io::Result<()>>;
 
 impl Flow {
     fn start<'scope>(
-        &'scope self,
+        self: &Arc<Flow>,
         scope: &'scope thread::Scope<'scope, '_>,
         over: &'scope AtomicBool,
     ) -> [Ended<'scope>; 2] {
@@ -133,7 +165,8 @@ impl Flow {
             Ok(()) if !over.load(Ordering::Relaxed) => Err(io::ErrorKind::UnexpectedEof.into()),
             result => result,
         };
-        [scope.spawn(move || ended(self.send())), scope.spawn(move || ended(self.receive()))]
+        let (sender, receiver) = (self.clone(), self.clone());
+        [scope.spawn(move || ended(sender.send())), scope.spawn(move || ended(receiver.receive()))]
     }
 
     fn send(&self) -> io::Result<()> {
@@ -156,13 +189,13 @@ impl Flow {
     /// Ends both threads at once; what is still under way is of no interest.
     fn cut(&self) {
         for stream in [&self.sender, &self.receiver] {
-            let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
 }
 
-fn snapshot(flows: &[Flow], sender_host: &Netns) -> Result<Snapshot> {
+fn snapshot(flows: &[Arc<Flow>], sender_host: &Netns) -> Result<Snapshot> {
     let at = Instant::now();
     let received = flows.iter().map(|flow| flow.received.load(Ordering::Relaxed)).collect();
     let sockets = sender_host.run(sockdiag::tcp_sockets)??;

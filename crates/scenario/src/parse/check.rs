@@ -90,6 +90,18 @@ fn workload(workload: &Workload) -> Option<Problem> {
             &["workload", "bulk", "flows"],
             format!("{} flows cannot be run; from 1 to {MOST_FLOWS} can", bulk.flows),
         ),
+        Workload::Bulk(bulk) if bulk.controls.len() > bulk.flows as usize => problem(
+            &["workload", "bulk", "controls"],
+            format!(
+                "{} controls for {} flows; there can be one for each",
+                bulk.controls.len(),
+                bulk.flows
+            ),
+        ),
+        Workload::Bulk(bulk) => {
+            let keys = ["workload", "bulk", "controls"];
+            bulk.controls.iter().find_map(|name| control(&keys, name))
+        }
         Workload::Transfer(transfer) if transfer.size == ByteSize::from_bytes(0) => problem(
             &["workload", "transfer", "size"],
             "an empty transfer has no time; at least `1 B`",
@@ -103,7 +115,7 @@ fn workload(workload: &Workload) -> Option<Problem> {
         }
         Workload::Page(spec) => page(spec),
         Workload::Video(spec) => video(spec),
-        Workload::Bulk(_) | Workload::Transfer(_) => None,
+        Workload::Transfer(_) => None,
     }
 }
 
@@ -254,6 +266,12 @@ fn cells(spec: &CellSpec) -> Option<Problem> {
     // Users begin within a second, and are measured from then on.
     if matches!(&spec.workload, Workload::Bulk(bulk) if bulk.time <= Span::from_secs(1)) {
         return problem(&["workload", "bulk", "time"], "in cells a run takes more than `1 s`");
+    }
+    if matches!(&spec.workload, Workload::Bulk(bulk) if bulk.stagger != Span::ZERO) {
+        return problem(
+            &["workload", "bulk", "stagger"],
+            "in cells the flows of a user start together",
+        );
     }
     if let Workload::Transfer(_) = spec.workload {
         return problem(&["workload"], "users of cells run `bulk`, `page` or `video`");
