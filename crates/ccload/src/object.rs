@@ -60,6 +60,11 @@ impl Algorithm {
         self.name
     }
 
+    /// Whether it does what NetAssist says, which it reads in a map.
+    pub fn takes_feedback(self) -> bool {
+        matches!(self.name, "natcp" | "nacubic")
+    }
+
     /// Loads its programs, to be registered as `registered`. Of its maps those that `maps` names are
     /// from there; the others are its own.
     pub(crate) fn load(

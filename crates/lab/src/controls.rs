@@ -68,9 +68,8 @@ fn wanted(name: &str) -> String {
     format!("the scenario names the congestion control `{name}`")
 }
 
-/// Whether it is one of the `natcp` paper's.
 fn takes_feedback(name: &str) -> bool {
-    ["natcp", "nacubic"].contains(&&name[PREFIX.len()..])
+    Algorithm::named(&name[PREFIX.len()..]).is_ok_and(Algorithm::takes_feedback)
 }
 
 /// The names in the scenario that are ours.

@@ -11,6 +11,7 @@ mod accounts;
 mod command;
 mod config;
 mod confirm;
+mod control;
 mod counters;
 mod flow;
 mod greeting;

@@ -6,12 +6,14 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use midspan_ccload::Held;
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::accounts::AccountsThread;
 use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
 use crate::confirm::{HeldThread, Injector};
+use crate::control;
 use crate::counters::Snapshot;
 use crate::interception::{self, Interception, InterceptionError, Steered};
 use crate::observe::{ObserveError, Observer, Served, Windows};
@@ -113,6 +115,7 @@ pub struct Relay {
     served: Served,
     accounts: Option<AccountsThread>,
     held: Option<HeldThread>,
+    _controls: Vec<Held>,
     /// Keeps a second relay from taking connections in the same network namespace.
     office: Option<Office>,
 }
@@ -164,6 +167,7 @@ impl Relay {
         begin: fn(&mut Steered, &Config) -> Result<(), InterceptionError>,
     ) -> Result<Relay, Error> {
         config.check()?;
+        let controls = control::hold(&config);
         for (leg, settings, mptcp) in [
             ("client_leg", &config.client_leg, config.mptcp),
             ("server_leg", &config.server_leg, false),
@@ -220,6 +224,7 @@ impl Relay {
             served: Served::default(),
             accounts: None,
             held: None,
+            _controls: controls,
             office,
         };
         for (index, worker) in workers.into_iter().enumerate() {

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::thread;
 
+use midspan_ccload::{Algorithm, Controls, Options};
 use midspan_sys::netlink::Netlink;
 use midspan_sys::netns::Netns;
 use midspan_sys::sockdiag::tcp_sockets;
@@ -55,6 +56,25 @@ fn a_client_may_use_the_relays_port_number_as_its_own() {
     (&near).read_to_string(&mut text).unwrap();
     assert_eq!(text, "hello");
     assert_eq!(relay.counts()["accepted"], 1);
+}
+
+/// Midspan's own controls need not be loaded before, if this user may load them.
+#[test]
+fn a_leg_has_a_control_of_midspans_own_that_its_configuration_names() {
+    let Some(world) = World::new() else { return };
+    let westwood = Algorithm::named("westwood").unwrap();
+    let Ok(held) = Controls::default().hold(westwood, &Options::default()) else { return };
+    drop(held);
+    let _relay =
+        RelayProcess::start(&world.relay, "[client_leg]\ncongestion_control = \"ms_westwood\"\n");
+    let (_near, _far) = world.pair(SERVER[0]);
+    let sockets = world.relay.run(tcp_sockets).unwrap().unwrap();
+    let control_to = |address| {
+        let mut sockets = sockets.iter();
+        &sockets.find(|socket| socket.remote.ip() == ip(address)).unwrap().congestion_control
+    };
+    assert_eq!(control_to(CLIENT[0]), "ms_westwood");
+    assert_ne!(control_to(SERVER[0]), "ms_westwood");
 }
 
 #[test]
