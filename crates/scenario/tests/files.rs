@@ -92,7 +92,7 @@ fn all_of_a_papers_figures_have_an_unproxied_run_to_compare_with() {
     }
 }
 
-/// The mec paper's path: 50 ms in all, 1 or 5 ms of them to the relay.
+/// The mec paper's path: 50 ms in all, which figure 2 varies, 1 or 5 ms of them to the relay.
 #[test]
 fn round_trip_times_are_the_papers() {
     for path in files().iter().filter(|path| path.parent().unwrap().ends_with("mec")) {
@@ -100,7 +100,9 @@ fn round_trip_times_are_the_papers() {
         for cell in scenario.cells() {
             let access = cell.spec.path.access.base_rtt().as_millis_f64();
             let wide = cell.spec.path.wide.base_rtt().as_millis_f64();
-            assert_eq!(access + wide, 50.0, "{}", path.display());
+            if scenario.figure.as_deref() != Some("mec 2") {
+                assert_eq!(access + wide, 50.0, "{}", path.display());
+            }
             assert!(access == 1.0 || access == 5.0, "{}", path.display());
         }
     }
