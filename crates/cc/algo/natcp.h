@@ -8,10 +8,16 @@
 #include "equation1.h"
 #include "prr.h"
 
+/* How far back at least it is remembered how wide the link has been, and at most twice as far. */
+#define NATCP_MEMORY_NS (5ull * NSEC_PER_SEC)
+
 struct natcp {
 	struct cubic cubic;
 	struct prr prr;
 	u32 assisted;    /* the last acknowledgement had feedback */
+	u32 widest;      /* window that feedback asked for since `widest_since` */
+	u32 widest_before; /* the same of the NATCP_MEMORY_NS before that */
+	u64 widest_since_ns;
 };
 
 /* What Linux paces other controls at: twice the window in a round-trip in slow start, 1.2 times after. */
@@ -32,6 +38,23 @@ CC_INLINE void natcp_follow(struct natcp *natcp, struct cc *cc, const struct cc_
 	cc->cwnd = equation1_window(cc, feedback);
 	cc->pacing_rate = equation1_rate(cc, feedback);
 	natcp->assisted = 1;
+	if (cc->now_ns - natcp->widest_since_ns >= NATCP_MEMORY_NS) {
+		natcp->widest_before = natcp->widest;
+		natcp->widest = 0;
+		natcp->widest_since_ns = cc->now_ns;
+	}
+	natcp->widest = max32(natcp->widest, cc->cwnd);
+}
+
+/* On its own from here: not on a curve from before, and with slow start as far as feedback has lately asked
+ * for. The last word may have come in an outage, out of whose window of a few packets growth packet by packet
+ * would take long after the link is back. */
+CC_INLINE void natcp_fall_back(struct natcp *natcp, struct cc *cc)
+{
+	natcp->assisted = 0;
+	natcp->prr.recover_fs = 0;
+	cc->ssthresh = max32(cc->cwnd, max32(natcp->widest, natcp->widest_before));
+	cubic_restart(&natcp->cubic);
 }
 
 CC_INLINE void natcp_control(struct natcp *natcp, struct cc *cc, const struct cc_sample *sample)
@@ -41,13 +64,8 @@ CC_INLINE void natcp_control(struct natcp *natcp, struct cc *cc, const struct cc
 		natcp_follow(natcp, cc, &sample->feedback);
 		return;
 	}
-	if (natcp->assisted) {
-		/* On its own from here: neither slow start, nor a curve from before. */
-		natcp->assisted = 0;
-		natcp->prr.recover_fs = 0;
-		cc->ssthresh = cc->cwnd;
-		cubic_restart(&natcp->cubic);
-	}
+	if (natcp->assisted)
+		natcp_fall_back(natcp, cc);
 	if (natcp->prr.recover_fs && (cc->state == CC_CWR || cc->state == CC_RECOVERY))
 		cc->cwnd = prr_window(&natcp->prr, cc, sample);
 	else if (cc->state != CC_CWR && cc->state != CC_RECOVERY)

@@ -120,6 +120,25 @@ fn natcp_without_feedback_is_cubic() {
     assert!(assisted.control.pacing_rate().is_some());
 }
 
+/// Where feedback ends in an outage, the window that the link lately had room for is slow start's to
+/// reach; but not one of long ago.
+#[test]
+fn out_of_an_outage_natcp_grows_as_far_as_the_link_was_wide() {
+    let narrow = Feedback { bandwidth: Rate::from_bps(1_200_000), ..feedback(256) };
+    for (rounds_of_outage, wide) in [(100, true), (2_000, false)] {
+        let mut sender = sender("natcp");
+        sender.sample.feedback = Some(feedback(256));
+        (0..100).for_each(|_| sender.round());
+        sender.sample.feedback = Some(narrow);
+        (0..rounds_of_outage).for_each(|_| sender.round());
+        assert_eq!(sender.control.cwnd(), 2);
+        sender.sample.feedback = None;
+        (0..5).for_each(|_| sender.round());
+        let window = sender.control.cwnd();
+        assert_eq!((16..24).contains(&window), wide, "{window} after {rounds_of_outage} rounds");
+    }
+}
+
 /// Its own proportional rate reduction, as nobody else does it: RFC 6937, section 3.1, the example of
 /// one loss of 20 packets in flight. Of Reno's half there, pipe goes 19 19 18 18 ... 10; here the
 /// threshold is CUBIC's, 14.
