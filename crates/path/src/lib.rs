@@ -35,7 +35,7 @@ mod trace;
 mod trace_windows;
 mod unit;
 
-pub use aqm::{AqmSpec, CodelSpec, EcnThresholdSpec, RedSpec};
+pub use aqm::{AqmSpec, CodelSpec, EcnThresholdSpec, RedSpec, StepSpec};
 pub use cellular::CellularSpec;
 pub use counters::Counters;
 pub use direction::Direction;

@@ -4,6 +4,7 @@ mod average;
 mod codel;
 mod ecn_threshold;
 mod red;
+mod step;
 
 use midspan_units::{ByteSize, Share, Span, Time};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ use ecn_threshold::EcnThreshold;
 pub use ecn_threshold::EcnThresholdSpec;
 use red::Red;
 pub use red::RedSpec;
+pub use step::StepSpec;
 
 /// Which active management a queue has, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,12 +31,14 @@ pub enum AqmSpec {
     EcnThreshold(EcnThresholdSpec),
     /// Controlled delay.
     Codel(CodelSpec),
+    /// Step marking of L4S.
+    Step(StepSpec),
 }
 
 impl AqmSpec {
     pub(crate) fn check(&self) -> Result<(), String> {
         match self {
-            AqmSpec::None => Ok(()),
+            AqmSpec::None | AqmSpec::Step(_) => Ok(()),
             AqmSpec::Red(spec) => spec.check(),
             AqmSpec::EcnThreshold(spec) => spec.check(),
             AqmSpec::Codel(spec) => spec.check(),
@@ -51,6 +55,7 @@ impl AqmSpec {
                 Aqm::EcnThreshold(EcnThreshold::new(*spec, time_for(spec.typical_packet)))
             }
             AqmSpec::Codel(spec) => Aqm::Codel(Codel::new(*spec)),
+            AqmSpec::Step(spec) => Aqm::Step(*spec),
         })
     }
 }
@@ -67,6 +72,7 @@ pub(crate) enum Aqm {
     Red(Red),
     EcnThreshold(EcnThreshold),
     Codel(Codel),
+    Step(StepSpec),
 }
 
 impl Aqm {
@@ -75,7 +81,7 @@ impl Aqm {
         match self {
             Aqm::Red(aqm) => aqm.arrival(now, queued, ecn),
             Aqm::EcnThreshold(aqm) => aqm.arrival(now, queued, ecn),
-            Aqm::Codel(_) => Verdict::Pass,
+            Aqm::Codel(_) | Aqm::Step(_) => Verdict::Pass,
         }
     }
 
@@ -85,6 +91,7 @@ impl Aqm {
         match self {
             Aqm::Red(_) | Aqm::EcnThreshold(_) => Verdict::Pass,
             Aqm::Codel(aqm) => aqm.departure(now, sojourn, behind, ecn),
+            Aqm::Step(aqm) => aqm.departure(sojourn, behind, ecn),
         }
     }
 
@@ -94,6 +101,7 @@ impl Aqm {
             Aqm::Red(aqm) => aqm.emptied(now),
             Aqm::EcnThreshold(aqm) => aqm.emptied(now),
             Aqm::Codel(aqm) => aqm.emptied(),
+            Aqm::Step(_) => {}
         }
     }
 
@@ -103,6 +111,7 @@ impl Aqm {
             Aqm::Red(_) => "red",
             Aqm::EcnThreshold(_) => "ecn-threshold",
             Aqm::Codel(_) => "codel",
+            Aqm::Step(_) => "step",
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::testing::TestPacket;
 use crate::{
     AqmSpec, BlockageSpec, ChannelSpec, CodelSpec, Ecn, EcnThresholdSpec, ElementSpec,
     GilbertElliottSpec, LateSpec, LossSpec, MmWaveSpec, Modulation, Node, PolicerSpec, QueueSpec,
-    RadioSpec, RateSpec, RedSpec, Retransmit, RlcSpec, Trace, TraceSpec, Traces, Unit,
+    RadioSpec, RateSpec, RedSpec, Retransmit, RlcSpec, StepSpec, Trace, TraceSpec, Traces, Unit,
 };
 
 /// A packet that comes so many nanoseconds after the one before.
@@ -120,8 +120,14 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    pub(super) fn step()(delay in 1u64..20_000_000, typical_packet in bytes()) -> AqmSpec {
+        AqmSpec::Step(StepSpec { delay: Span::from_nanos(delay), typical_packet })
+    }
+}
+
 pub(super) fn aqm() -> impl Strategy<Value = Option<AqmSpec>> {
-    prop::option::of(prop_oneof![red(), ecn_threshold(), codel()])
+    prop::option::of(prop_oneof![red(), ecn_threshold(), codel(), step()])
 }
 
 prop_compose! {
