@@ -106,7 +106,8 @@ impl RelayProcess {
         let (config, ready) = (directory.path().join("relay.toml"), directory.path().join("ready"));
         fs::write(&config, whole(settings)).unwrap();
         let notified = UnixDatagram::bind(&ready).unwrap();
-        notified.set_read_timeout(Some(PATIENCE)).unwrap();
+        // On an emulated machine the kernel takes long to verify programs.
+        notified.set_read_timeout(Some(6 * PATIENCE)).unwrap();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "process::relay_process", "--nocapture"])
