@@ -215,6 +215,15 @@ CC_INLINE u64 cc_rate(const struct cc *cc, u32 packets, u32 interval_us)
 	return mul_div((u64)packets * cc->mss, USEC_PER_SEC, interval_us);
 }
 
+/* What Linux holds for the rate of those that name none, bytes per second: twice the window in a round-trip in
+ * slow start, 1.2 times after. */
+CC_INLINE u64 cc_usual_rate(const struct cc *cc)
+{
+	u64 rate = cc_rate(cc, cc->cwnd, cc->srtt_us);
+
+	return cc->cwnd < cc->ssthresh / 2 ? mul_sat(rate, 2) : mul_sat(rate, 6) / 5;
+}
+
 /* Packets in `rate` x `time_us`, rounded up. */
 CC_INLINE u64 cc_bdp(const struct cc *cc, u64 rate, u32 time_us)
 {

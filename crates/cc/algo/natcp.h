@@ -20,17 +20,9 @@ struct natcp {
 	u64 widest_since_ns;
 };
 
-/* What Linux paces other controls at: twice the window in a round-trip in slow start, 1.2 times after. */
-CC_INLINE u64 natcp_usual_rate(const struct cc *cc)
-{
-	u64 rate = cc_rate(cc, cc->cwnd, cc->srtt_us);
-
-	return cc->cwnd < cc->ssthresh / 2 ? mul_sat(rate, 2) : mul_sat(rate, 6) / 5;
-}
-
 CC_INLINE void natcp_init(struct natcp *natcp, struct cc *cc)
 {
-	cc->pacing_rate = natcp_usual_rate(cc);
+	cc->pacing_rate = cc_usual_rate(cc);
 }
 
 CC_INLINE void natcp_follow(struct natcp *natcp, struct cc *cc, const struct cc_feedback *feedback)
@@ -70,7 +62,7 @@ CC_INLINE void natcp_control(struct natcp *natcp, struct cc *cc, const struct cc
 		cc->cwnd = prr_window(&natcp->prr, cc, sample);
 	else if (cc->state != CC_CWR && cc->state != CC_RECOVERY)
 		cubic_grow(&natcp->cubic, cc, sample);
-	cc->pacing_rate = natcp_usual_rate(cc);
+	cc->pacing_rate = cc_usual_rate(cc);
 }
 
 /* Feedback holds from the next packet on: on a slow link the next acknowledgement is a period away. That

@@ -25,10 +25,17 @@ static __always_inline const struct rate_sample *cong_control_sample(unsigned lo
 	return rs;
 }
 
+/* 0: the control never names a rate. Then it is not paced, and has the one that Linux reckons for such, by which
+ * segmentation offload takes packets together. */
+#ifndef PACED
+#define PACED 1
+#endif
+
 static __always_inline void set_pacing_rate(struct sock *sk, const struct cc *cc)
 {
 	/* 0 is as fast as the window allows, which the kernel writes as no limit. */
-	unsigned long rate = cc->pacing_rate ? cc->pacing_rate : NO_PACING_LIMIT;
+	unsigned long named = PACED ? cc->pacing_rate : cc_usual_rate(cc);
+	unsigned long rate = named ? named : NO_PACING_LIMIT;
 	unsigned long most = sk->sk_max_pacing_rate;
 
 	sk->sk_pacing_rate = rate < most ? rate : most;
@@ -59,7 +66,7 @@ static __always_inline void set_pacing_rate(struct sock *sk, const struct cc *cc
 			return;                                                                    \
 		__builtin_memset(state, 0, sizeof(*state));                                        \
 		algo##_init(state, &cc);                                                           \
-		if (sk->sk_pacing_status == SK_PACING_NONE)                                        \
+		if (PACED && sk->sk_pacing_status == SK_PACING_NONE)                               \
 			sk->sk_pacing_status = SK_PACING_NEEDED;                                   \
 		answer(sk, &cc);                                                                   \
 	}

@@ -26,6 +26,7 @@ fn the_list_has_every_control_and_says_what_it_is_for() {
             "ms_me",
             "ms_nacubic",
             "ms_natcp",
+            "ms_radio",
             "ms_reno",
             "ms_westwood"
         ]

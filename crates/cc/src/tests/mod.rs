@@ -8,6 +8,7 @@ mod illinois;
 mod lp;
 mod me;
 mod network_assisted;
+mod radio;
 mod reno;
 mod westwood;
 mod wild;

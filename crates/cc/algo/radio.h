@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A control for a radio leg, out of parts of others. On a short leg whose link loses packets, or delivers
+ * them late, a window that is cut at every loss takes most of the link away: not one loss in a hundred
+ * has to do with a queue. This is CUBIC, in growth and in reduction, but for what it takes for congestion:
+ *
+ * 1. A loss while there is a queue, by the least round-trip time of a round. A full queue is what a drop-tail
+ *    one loses packets by, so that beside CUBIC both reduce at the same losses.
+ * 2. Of a sender that came into a queue that others keep standing, the least round-trip time holds that
+ *    queue. So a loss is congestion too where the queue is near the deepest that was seen lately, be it
+ *    a shallow one; but then the window is left what the path was seen to carry in its least
+ *    round-trip time (Westwood's BWE x RTTmin): no queue is held by less.
+ * 3. Losses of which there are more than chance takes, whatever the queue: a policer has none.
+ * 4. ECN's marks: the network itself says so.
+ *
+ * Other losses are repaired and change nothing, in slow start either. A late packet is held lost and
+ * sent again, as the stack has it; that it was needless then costs one packet, and not the window. */
+#pragma once
+
+#include "best.h"
+#include "cubic.h"
+#include "prr.h"
+
+/* A queue: half the round trip, between what tells HyStart of one on long paths (RFC 9406, section
+ * 4.3) and its bounds. */
+#define RADIO_QUEUE_DIVISOR 2u
+/* A shallow one, as a part of the round trip, and how near it is to the deepest, in 256ths. */
+#define RADIO_SHALLOW_DIVISOR 4u
+#define RADIO_NEAR 192u
+/* For how long the deepest queue counts, milliseconds: as long as CUBIC takes between two losses. */
+#define RADIO_DEEPEST_MS 10000u
+/* Rounds in which the path was seen to carry so much. */
+#define RADIO_BW_ROUNDS 10u
+/* Losing more than 1 in 25 is no chance, where so many at least were delivered in so many rounds. */
+#define RADIO_MUCH_ONE_IN 25u
+#define RADIO_MUCH_DELIVERED 1000u
+#define RADIO_MUCH_ROUNDS 8u
+
+/* What a loss is taken for. */
+enum radio_cause {
+	RADIO_CHANCE,
+	RADIO_SHALLOW_QUEUE, /* rule 2 */
+	RADIO_CONGESTION,
+};
+
+struct radio {
+	struct cubic cubic;
+	struct prr prr;
+	struct best bandwidth;     /* bytes per second */
+	struct best deepest;       /* queue, microseconds */
+	u32 round;
+	u32 round_ends;            /* `delivered` when the last packet of the round is */
+	u32 rtt_us;                /* least of this round; 0: none yet */
+	u32 last_rtt_us;           /* of the round before; 0: there was none */
+	u32 lost;                  /* at the last acknowledgement */
+	u32 reduced_until;         /* `snd_nxt` when the window was reduced */
+	u32 much_round;            /* since this round what is lost is counted, against these numbers */
+	u32 much_delivered;
+	u32 much_lost;
+	u32 prior_cwnd;            /* before a reduction that may prove a mistake */
+	u8 reduced;                /* it was, since the stack began its own */
+	u8 reducing;               /* `reduced_until` is in force */
+};
+
+/* How much longer than the least of all the least round-trip time of a round is. */
+CC_INLINE u32 radio_queue_us(const struct radio *radio, const struct cc *cc)
+{
+	u32 rtt = radio->last_rtt_us;
+
+	if (radio->rtt_us && (radio->rtt_us < rtt || !rtt))
+		rtt = radio->rtt_us;
+	return sub_sat32(rtt, cc->min_rtt_us);
+}
+
+CC_INLINE void radio_end_round(struct radio *radio, const struct cc *cc)
+{
+	u32 now_ms = (u32)(cc->now_ns / NSEC_PER_MSEC);
+
+	if (radio->rtt_us)
+		best_observe(&radio->deepest, sub_sat32(radio->rtt_us, cc->min_rtt_us), now_ms,
+			     RADIO_DEEPEST_MS);
+	radio->round++;
+	radio->round_ends = cc->delivered;
+	radio->last_rtt_us = radio->rtt_us;
+	radio->rtt_us = 0;
+}
+
+CC_INLINE void radio_observe(struct radio *radio, const struct cc *cc,
+			     const struct cc_sample *sample)
+{
+	u64 bw = cc_rate(cc, sample->rate_delivered, sample->rate_interval_us);
+
+	if (sample->rate_interval_us && !before(sample->prior_delivered, radio->round_ends))
+		radio_end_round(radio, cc);
+	if (sample->rtt_us && (!radio->rtt_us || sample->rtt_us < radio->rtt_us))
+		radio->rtt_us = sample->rtt_us;
+	if (bw && (!sample->app_limited || bw >= best_value(&radio->bandwidth)))
+		best_observe(&radio->bandwidth, bw, radio->round, RADIO_BW_ROUNDS);
+}
+
+/* Rule 3; to be asked when something is lost. */
+CC_INLINE int radio_loses_much(struct radio *radio, const struct cc *cc)
+{
+	u32 delivered = cc->delivered - radio->much_delivered;
+	u32 lost = cc->lost - radio->much_lost;
+
+	if (delivered < RADIO_MUCH_DELIVERED || radio->round - radio->much_round < RADIO_MUCH_ROUNDS)
+		return 0;
+	radio->much_round = radio->round;
+	radio->much_delivered = cc->delivered;
+	radio->much_lost = cc->lost;
+	return (u64)lost * RADIO_MUCH_ONE_IN > (u64)delivered + lost;
+}
+
+CC_INLINE enum radio_cause radio_cause(struct radio *radio, const struct cc *cc)
+{
+	u32 base = cc->min_rtt_us, queue = radio_queue_us(radio, cc);
+	u32 least = max32(min32(base / RADIO_QUEUE_DIVISOR, HYSTART_MIN_RTT_THRESH_US),
+			  min32(base / HYSTART_RTT_DIVISOR, HYSTART_MAX_RTT_THRESH_US));
+	u64 deepest = best_value(&radio->deepest);
+
+	if (radio_loses_much(radio, cc) || queue > least)
+		return RADIO_CONGESTION;
+	if (deepest > base / RADIO_SHALLOW_DIVISOR && queue >= deepest * RADIO_NEAR / 256)
+		return RADIO_SHALLOW_QUEUE;
+	return RADIO_CHANCE;
+}
+
+CC_INLINE void radio_reduce(struct radio *radio, struct cc *cc, enum radio_cause cause)
+{
+	u64 carried = cc_bdp(cc, best_value(&radio->bandwidth), cc->min_rtt_us);
+	u32 cwnd = cc->cwnd;
+
+	if (!radio->reduced)
+		radio->prior_cwnd = cwnd;
+	radio->reduced = radio->reducing = 1;
+	radio->reduced_until = cc->snd_nxt;
+	cc->ssthresh = cubic_ssthresh(&radio->cubic, cc);
+	if (cause == RADIO_SHALLOW_QUEUE)
+		cc->ssthresh = max32(cc->ssthresh, (u32)min64(carried, cwnd));
+	prr_begin(&radio->prr, cc);
+}
+
+/* It is not paced, as CUBIC is not: who is beside one that is not takes fewer of the losses. */
+CC_INLINE void radio_init(struct radio *radio, struct cc *cc)
+{
+	radio->round_ends = radio->much_delivered = cc->delivered;
+	radio->lost = radio->much_lost = cc->lost;
+	cc->pacing_rate = 0;
+}
+
+CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc_sample *sample)
+{
+	int lost = cc->lost != radio->lost;
+	enum radio_cause cause = RADIO_CHANCE;
+
+	radio->lost = cc->lost;
+	radio_observe(radio, cc, sample);
+	cubic_measure(&radio->cubic, cc, sample);
+	if (radio->reducing && !before(cc->snd_una, radio->reduced_until)) {
+		radio->reducing = 0;
+		cc->cwnd = cc_window(cc, cc->ssthresh);
+	}
+	if (lost)
+		cause = radio_cause(radio, cc);
+	if (cause != RADIO_CHANCE && !radio->reducing && cc->state != CC_LOSS)
+		radio_reduce(radio, cc, cause);
+	if (radio->reducing)
+		cc->cwnd = prr_window(&radio->prr, cc, sample);
+	else
+		cubic_grow(&radio->cubic, cc, sample);
+}
+
+/* The stack begins a reduction of its own, which `radio_control` decides about in its stead. The
+ * threshold stays, unless it was a timeout. */
+CC_INLINE u32 radio_ssthresh(struct radio *radio, struct cc *cc)
+{
+	radio->reduced = 0;
+	radio->prior_cwnd = cc->cwnd;
+	return max32(cc->ssthresh, CC_SSTHRESH_LEAST);
+}
+
+/* CUBIC's, of the window that there was: the stack has taken it already. */
+CC_INLINE void radio_time_out(struct radio *radio, struct cc *cc)
+{
+	u32 cwnd = cc->cwnd;
+
+	cc->cwnd = max32(cwnd, radio->prior_cwnd);
+	cc->ssthresh = cubic_ssthresh(&radio->cubic, cc);
+	cc->cwnd = cwnd;
+	radio->reduced = 1;
+	radio->reducing = 0;
+}
+
+CC_INLINE u32 radio_undo(struct radio *radio, struct cc *cc)
+{
+	if (!radio->reduced)
+		return cc->cwnd;
+	radio->reduced = radio->reducing = 0;
+	cubic_undo(&radio->cubic, cc);
+	return max32(cc->cwnd, radio->prior_cwnd);
+}
+
+CC_INLINE void radio_event(struct radio *radio, struct cc *cc, enum cc_event event)
+{
+	if (event == CC_STATE && cc->state == CC_CWR && !radio->reducing) {
+		radio_reduce(radio, cc, RADIO_CONGESTION);
+	} else if (event == CC_STATE && cc->state == CC_LOSS) {
+		radio_time_out(radio, cc);
+	}
+	cubic_event(&radio->cubic, cc, event);
+}

@@ -1,0 +1,135 @@
+//! The control for a radio leg: losses without a queue, with one, and many of them.
+
+use super::*;
+use crate::HyStart;
+
+const BASE: Span = Span::from_millis(10);
+
+/// Past slow start at a window, with so long a round trip on a path of 10 ms without a queue.
+fn sender(cwnd: u32, rtt: Span) -> Sender {
+    sender_on(BASE, cwnd, rtt)
+}
+
+/// The same on a path of `base`.
+fn sender_on(base: Span, cwnd: u32, rtt: Span) -> Sender {
+    let mut sender = Sender::new("radio", Config::default(), rtt).at(cwnd);
+    sender.connection.min_rtt = base;
+    sender.round();
+    sender.round();
+    sender.at(cwnd)
+}
+
+/// A packet is held lost, the stack begins to repair it, and by the end of that the window is what it is to be.
+fn lose(sender: &mut Sender) {
+    sender.connection.lost += 1;
+    sender.control.on_reduction(&sender.connection, State::Recovery);
+    sender.connection.in_flight = sender.control.cwnd();
+    sender.ack();
+}
+
+#[test]
+fn a_loss_without_a_queue_takes_nothing() {
+    let mut sender = sender(500, BASE);
+    for _ in 0..20 {
+        let before = sender.control.cwnd();
+        lose(&mut sender);
+        sender.round();
+        sender.round();
+        assert!(sender.control.cwnd() >= before);
+    }
+    // It grows while that is repaired, too.
+    assert!(sender.control.cwnd() >= 510, "{}", sender.control.cwnd());
+}
+
+#[test]
+fn a_loss_without_a_queue_does_not_end_slow_start() {
+    let config = Config { hystart: HyStart::Off, ..Config::default() };
+    let mut sender = Sender::new("radio", config, BASE);
+    sender.round();
+    let before = sender.control.cwnd();
+    lose(&mut sender);
+    assert!(sender.control.in_slow_start());
+    sender.round();
+    assert!(sender.control.cwnd() >= before * 2);
+}
+
+/// RFC 9438, section 4.6: 0.7 of the window, once in a round trip.
+#[test]
+fn a_loss_with_a_queue_is_cubics() {
+    let mut sender = sender(1000, Span::from_millis(60));
+    lose(&mut sender);
+    assert_eq!(sender.control.ssthresh(), 700);
+    for _ in 0..400 {
+        sender.connection.lost += 1;
+        sender.control.on_ack(&sender.connection, &sender.sample);
+    }
+    assert_eq!(sender.control.ssthresh(), 700);
+}
+
+/// Who came into the queue of others takes a round trip of 12 ms for the path's. 4 ms more are no more than
+/// tells of a queue, but the most that was seen: 100 packets in 16 ms are 75 in the 12 ms that the path
+/// is held to take. CUBIC would leave 70.
+#[test]
+fn a_loss_at_the_deepest_queue_leaves_what_the_path_carries() {
+    let mut sender = sender_on(Span::from_millis(12), 100, Span::from_millis(16));
+    lose(&mut sender);
+    // The rounds before had a packet or two more.
+    assert!((75..=78).contains(&sender.control.ssthresh()), "{}", sender.control.ssthresh());
+}
+
+/// The same round trip where the queue was deeper a moment ago: it is chance.
+#[test]
+fn a_loss_far_from_the_deepest_queue_takes_nothing() {
+    let mut sender = sender_on(Span::from_millis(12), 100, Span::from_millis(20));
+    sender.rtt = Span::from_millis(16);
+    sender.sample.rtt = Some(sender.rtt);
+    sender.round();
+    sender.round();
+    let before = sender.control.ssthresh();
+    lose(&mut sender);
+    assert_eq!(sender.control.ssthresh(), before);
+}
+
+/// One in ten is no chance: it is CUBIC then, with a queue or without.
+#[test]
+fn who_loses_much_gives_way() {
+    let mut sender = sender(100, BASE);
+    let before = sender.control.cwnd();
+    for _ in 0..20 {
+        sender.connection.lost += 10;
+        sender.round();
+    }
+    assert!(sender.control.ssthresh() < before * 9 / 10, "{}", sender.control.ssthresh());
+}
+
+/// Marks are no chance either.
+#[test]
+fn marked_congestion_is_cubics() {
+    let mut sender = sender(1000, BASE);
+    sender.control.on_reduction(&sender.connection, State::Cwr);
+    assert_eq!(sender.control.ssthresh(), 700);
+}
+
+#[test]
+fn a_mistake_is_undone() {
+    let mut sender = sender(1000, Span::from_millis(60));
+    lose(&mut sender);
+    assert_eq!(sender.control.ssthresh(), 700);
+    assert!(sender.control.on_undo(&sender.connection, State::Open) >= 1000);
+    // What was no reduction cannot be undone, nor what was undone.
+    sender.control.set_cwnd(400);
+    assert_eq!(sender.control.on_undo(&sender.connection, State::Open), 400);
+}
+
+#[test]
+fn a_timeout_starts_slowly_up_to_where_it_was() {
+    let mut sender = sender(1000, Span::from_millis(60));
+    sender.control.on_reduction(&sender.connection, State::Loss);
+    sender.control.set_cwnd(1);
+    assert_eq!(sender.control.ssthresh(), 700);
+    assert!(sender.control.in_slow_start());
+    sender.ack();
+    assert_eq!(sender.control.cwnd(), 2);
+    // It was needless.
+    assert!(sender.control.on_undo(&sender.connection, State::Open) >= 1000);
+}
