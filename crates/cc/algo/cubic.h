@@ -104,6 +104,16 @@ CC_INLINE u64 cubic_friendly_price(struct cubic *cubic, const struct cc *cc)
 	return curve->w_est > cc->cwnd ? cc->cwnd / (curve->w_est - cc->cwnd) : U64_MOST;
 }
 
+/* W_cubic(t) in whole packets, as where it is counted: it is the distance from the plateau that is
+ * rounded down. So right after a loss the curve is a packet above the window, and that packet comes in the
+ * first round-trip. */
+CC_INLINE u64 cubic_target(const struct cubic_curve *curve, u64 ticks)
+{
+	u64 window = cubic_window(curve, ticks), part = (1u << CUBIC_WINDOW_SHIFT) - 1;
+
+	return (ticks < curve->k ? window + part : window) >> CUBIC_WINDOW_SHIFT;
+}
+
 /* The price of a packet more: Ha, Rhee, Xu, "CUBIC: a new TCP-friendly high-speed TCP variant", 2008,
  * algorithm 1. */
 CC_INLINE u64 cubic_reckon(struct cubic *cubic, const struct cc *cc)
@@ -111,7 +121,7 @@ CC_INLINE u64 cubic_reckon(struct cubic *cubic, const struct cc *cc)
 	struct cubic_curve *curve = &cubic->curve;
 	u64 elapsed = sub_sat(cc->now_ns, curve->epoch_ns);
 	u64 ahead = add_sat(elapsed, (u64)cc->min_rtt_us * NSEC_PER_USEC);
-	u64 target = cubic_window(curve, cubic_ticks(ahead)) >> CUBIC_WINDOW_SHIFT;
+	u64 target = cubic_target(curve, cubic_ticks(ahead));
 	u64 price = (u64)cc->cwnd * 100;
 
 	/* While nothing is known of the path, a packet for twenty (Linux). */

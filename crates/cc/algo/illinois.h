@@ -25,8 +25,8 @@ struct illinois {
 	u32 max_rtt_us;   /* greatest */
 	u32 alpha;        /* packets by which a window grows in a round-trip, in 1024ths */
 	u32 beta;         /* part of the window that a loss takes, in 1024ths */
-	u32 credit;       /* alpha times packets acknowledged, towards the next increment, in 1024ths */
-	u32 acked;        /* packets acknowledged cumulatively that the window has not grown by */
+	u32 credit;       /* packets acknowledged since the last increment */
+	u32 acked;        /* packets that this acknowledgement acknowledged cumulatively */
 	u32 prior_cwnd;
 	u8 above;         /* the queue was long since alpha was at its most */
 	u8 low_rounds;    /* rounds since in which it was short */
@@ -67,10 +67,24 @@ CC_INLINE void illinois_round(struct illinois *illinois, const struct cc *cc)
 	illinois->samples = 0;
 }
 
+/* Section 3.2: from less to the most only when the queue was short for some rounds. They need not be in a
+ * row, as in Linux. */
+CC_INLINE void illinois_set_alpha(struct illinois *illinois, u32 alpha)
+{
+	if (alpha < ILLINOIS_ALPHA_MAX) {
+		illinois->above = 1;
+		illinois->alpha = alpha;
+	} else if (!illinois->above || ++illinois->low_rounds >= ILLINOIS_THETA) {
+		illinois->above = 0;
+		illinois->low_rounds = 0;
+		illinois->alpha = alpha;
+	}
+}
+
 /* A round is over: alpha and beta by the mean delay in it. */
 CC_INLINE void illinois_update(struct illinois *illinois, const struct cc *cc)
 {
-	u32 da, dm, alpha;
+	u32 da, dm;
 
 	if (cc->cwnd < ILLINOIS_WINDOW_THRESH) {
 		illinois->alpha = ILLINOIS_ONE;
@@ -81,17 +95,7 @@ CC_INLINE void illinois_update(struct illinois *illinois, const struct cc *cc)
 		return;
 	da = sub_sat32(narrow(illinois->sum_rtt_us / illinois->samples), illinois->base_rtt_us);
 	dm = sub_sat32(illinois->max_rtt_us, illinois->base_rtt_us);
-	alpha = illinois_alpha(da, dm);
-	if (alpha < ILLINOIS_ALPHA_MAX) {
-		illinois->above = 1;
-		illinois->low_rounds = 0;
-		illinois->alpha = alpha;
-	} else if (!illinois->above || ++illinois->low_rounds >= ILLINOIS_THETA) {
-		/* Section 3.2: back to the most only when the queue stayed short. */
-		illinois->above = 0;
-		illinois->low_rounds = 0;
-		illinois->alpha = alpha;
-	}
+	illinois_set_alpha(illinois, illinois_alpha(da, dm));
 	illinois->beta = illinois_beta(da, dm);
 }
 
@@ -109,36 +113,44 @@ CC_INLINE void illinois_measure(struct illinois *illinois, struct cc *cc,
 
 	/* Also the one that ends a recovery, which may acknowledge a window. */
 	illinois->acked = sample->advanced;
-	if (rtt_us) {
-		if (!illinois->base_rtt_us || rtt_us < illinois->base_rtt_us)
-			illinois->base_rtt_us = rtt_us;
-		illinois->max_rtt_us = max32(illinois->max_rtt_us, rtt_us);
-		illinois->sum_rtt_us += rtt_us;
-		illinois->samples++;
-	}
+	if (!rtt_us)
+		return;
+	if (!illinois->base_rtt_us || rtt_us < illinois->base_rtt_us)
+		illinois->base_rtt_us = rtt_us;
+	illinois->max_rtt_us = max32(illinois->max_rtt_us, rtt_us);
+	illinois->sum_rtt_us += rtt_us;
+	illinois->samples++;
+}
+
+/* alpha packets in a window, as Linux counts them: whole acknowledgements are collected until they are
+ * worth a packet, and what they are worth beyond whole packets is lost. At an alpha of 10 a window of 25
+ * grows by 8 in a round-trip, or by 6 where each is for two packets, and not by 10. */
+CC_INLINE void illinois_increase(struct illinois *illinois, struct cc *cc)
+{
+	u64 price = (u64)max32(cc->cwnd, 1) * ILLINOIS_ONE, worth;
+
+	illinois->credit = add_sat32(illinois->credit, illinois->acked);
+	worth = (u64)illinois->credit * illinois->alpha;
+	if (worth < price)
+		return;
+	cc->cwnd = cc_window(cc, cc->cwnd + worth / price);
+	illinois->credit = 0;
+}
+
+/* A round that ends while losses are repaired lasts until they are. */
+CC_INLINE void illinois_grow(struct illinois *illinois, struct cc *cc,
+			     const struct cc_sample *sample)
+{
 	if (before(illinois->round_end, cc->snd_una)) {
 		illinois_update(illinois, cc);
 		illinois_round(illinois, cc);
 	}
-}
-
-CC_INLINE void illinois_grow(struct illinois *illinois, struct cc *cc,
-			     const struct cc_sample *sample)
-{
-	u32 acked = illinois->acked;
-	u64 sum, price;
-
 	if (!sample->cwnd_limited)
 		return;
 	if (cc_in_slow_start(cc))
-		acked = cc_slow_start(cc, acked);
-	if (!acked)
-		return;
-	/* alpha packets in a window. */
-	sum = illinois->credit + (u64)acked * illinois->alpha;
-	price = (u64)max32(cc->cwnd, 1) * ILLINOIS_ONE;
-	cc->cwnd = cc_window(cc, cc->cwnd + sum / price);
-	illinois->credit = narrow(sum % price);
+		cc_slow_start(cc, sample->acked);
+	else
+		illinois_increase(illinois, cc);
 }
 
 CC_INLINE u32 illinois_ssthresh(struct illinois *illinois, struct cc *cc)

@@ -21,8 +21,10 @@ struct westwood {
 	struct reno reno;
 	u64 filtered;          /* samples after the first filter, bytes per tick */
 	u64 bandwidth;         /* and after the second: BWE */
-	u32 since;             /* when the sample under way began, in ticks */
-	u32 delivered;         /* packets delivered when it began */
+	u64 counted;           /* bytes that were acknowledged in the sample under way */
+	u32 since;             /* when it began, in ticks */
+	u32 una;               /* first byte not acknowledged, at the last acknowledgement */
+	u32 accounted;         /* bytes counted for duplicate acknowledgements, not yet acknowledged */
 	u32 rtt;               /* last round-trip time, in ticks */
 	u32 rtt_min;           /* least round-trip time since the last timeout: RTTmin, in ticks */
 	u32 forget_rtt;        /* the next round-trip time is the least: the path may be another */
@@ -39,11 +41,38 @@ CC_INLINE u32 westwood_now(const struct cc *cc)
 	return (u32)(cc->now_ns / NSEC_PER_USEC / WESTWOOD_TICK_US);
 }
 
-/* The first sample begins here: of the two round-trips that it takes, only one delivers something. */
+/* The first sample begins here: of the two round-trips that it takes, only one delivers something. A kernel has
+ * told of the acknowledgement of the SYN before, which came from nowhere. */
 CC_INLINE void westwood_init(struct westwood *westwood, struct cc *cc)
 {
 	westwood->since = westwood_now(cc);
-	westwood->delivered = cc->delivered;
+	westwood->una = cc->snd_una;
+	westwood->counted = 0;
+	westwood->accounted = 0;
+	westwood->bandwidth = westwood->filtered = 0;
+}
+
+/* The paper of 2001, procedure AckedCount: a duplicate acknowledgement tells of one packet, whatever it
+ * SACKs; the one that acknowledges them cumulatively counts for what they have not told of. So what one
+ * that stands for many SACKs is short of counts only when the loss is repaired. */
+CC_INLINE u32 westwood_count(struct westwood *westwood, const struct cc *cc)
+{
+	u32 acked = cc->snd_una - westwood->una, told;
+
+	westwood->una = cc->snd_una;
+	if (!acked) {
+		westwood->accounted = add_sat32(westwood->accounted, cc->mss);
+		return cc->mss;
+	}
+	if (acked <= cc->mss)
+		return acked;
+	if (westwood->accounted >= acked) {
+		westwood->accounted -= acked;
+		return cc->mss;
+	}
+	told = westwood->accounted;
+	westwood->accounted = 0;
+	return acked - told;
 }
 
 /* Westwood+, section 2: a sample of d_k / T_k once in a round-trip time, filtered. Two filters stand
@@ -56,8 +85,7 @@ CC_INLINE void westwood_estimate(struct westwood *westwood, const struct cc *cc)
 
 	if (!westwood->rtt || elapsed <= max32(westwood->rtt, WESTWOOD_INTERVAL_LEAST))
 		return;
-	sample = (u64)(cc->delivered - westwood->delivered) * cc->mss / elapsed;
-	sample = min64(sample, U32_MOST);
+	sample = min64(westwood->counted / elapsed, U32_MOST);
 	if (!westwood->bandwidth && !westwood->filtered) {
 		westwood->filtered = westwood->bandwidth = sample;
 	} else {
@@ -65,20 +93,25 @@ CC_INLINE void westwood_estimate(struct westwood *westwood, const struct cc *cc)
 		westwood->bandwidth = westwood_filter(westwood->bandwidth, westwood->filtered);
 	}
 	westwood->since = now;
-	westwood->delivered = cc->delivered;
+	westwood->counted = 0;
 }
 
+/* What comes at the end of an interval is the first of the next. */
 CC_INLINE void westwood_measure(struct westwood *westwood, struct cc *cc,
 				const struct cc_sample *sample)
 {
-	if (sample->rtt_us) {
-		westwood->rtt = (sample->rtt_us - 1) / WESTWOOD_TICK_US + 1;
-		if (!westwood->rtt_min || westwood->forget_rtt)
-			westwood->rtt_min = westwood->rtt;
-		westwood->rtt_min = min32(westwood->rtt_min, westwood->rtt);
-		westwood->forget_rtt = 0;
-	}
+	/* TCP-ME's mark, told of by itself. */
+	if (sample->wla && !sample->acked)
+		return;
 	westwood_estimate(westwood, cc);
+	westwood->counted += westwood_count(westwood, cc);
+	if (!sample->rtt_us)
+		return;
+	westwood->rtt = (sample->rtt_us - 1) / WESTWOOD_TICK_US + 1;
+	if (!westwood->rtt_min || westwood->forget_rtt)
+		westwood->rtt_min = westwood->rtt;
+	westwood->rtt_min = min32(westwood->rtt_min, westwood->rtt);
+	westwood->forget_rtt = 0;
 }
 
 CC_INLINE void westwood_grow(struct westwood *westwood, struct cc *cc,

@@ -52,8 +52,9 @@ pub struct Unknown {
 /// of whatever it changes itself. In the order of a connection's life:
 ///
 /// 1. [`Control::new`], [`established`](Control::established) when the handshake is over;
-/// 2. [`on_ack`](Control::on_ack) with every acknowledgement that acknowledges something, in every
-///    state, after the stack has marked losses and entered or left recovery because of it;
+/// 2. [`measure`](Control::measure) with every acknowledgement that acknowledges something, in every
+///    state, and [`on_ack`](Control::on_ack) with the same after the stack has marked losses and entered
+///    or left recovery because of it;
 /// 3. [`on_reduction`](Control::on_reduction) when loss, ECN-Echo or a timeout is to reduce the
 ///    window. The stack then does PRR towards [`ssthresh`](Control::ssthresh), or sets a window of
 ///    one packet after a timeout, with [`set_cwnd`](Control::set_cwnd) (after a timeout with either
@@ -171,12 +172,18 @@ impl Control {
         self.algorithm.init(&mut self.state, &mut self.cc);
     }
 
-    /// An acknowledgement that acknowledged something. A [`Kind::Window`] control grows the window
-    /// unless the state is [`State::Cwr`] or [`State::Recovery`].
+    /// An acknowledgement that acknowledged something, before anything is made of it. Of the sample the
+    /// delivery rate, and whether the window may grow, need not be there yet.
+    pub fn measure(&mut self, connection: &Connection, sample: &Sample) {
+        connection.write_to(&mut self.cc);
+        self.algorithm.measure(&mut self.state, &mut self.cc, &sample.into());
+    }
+
+    /// The same afterwards. A [`Kind::Window`] control grows the window unless the state is
+    /// [`State::Cwr`] or [`State::Recovery`].
     pub fn on_ack(&mut self, connection: &Connection, sample: &Sample) {
         let sample = ffi::Sample::from(sample);
         connection.write_to(&mut self.cc);
-        self.algorithm.measure(&mut self.state, &mut self.cc, &sample);
         let reducing = matches!(self.now_in, State::Cwr | State::Recovery);
         if self.kind() == Kind::Rate || !reducing {
             self.algorithm.advance(&mut self.state, &mut self.cc, &sample);
@@ -186,9 +193,7 @@ impl Control {
     /// An acknowledgement that a base station has marked (TCP-ME's wireless loss alarm), and the
     /// receiver with ECN-Echo if `ece`. Before anything is made of it, as it may tell of a loss.
     pub fn on_alarm(&mut self, connection: &Connection, ece: bool) {
-        let sample = ffi::Sample::from(&Sample { wla: true, ece, ..Sample::default() });
-        connection.write_to(&mut self.cc);
-        self.algorithm.measure(&mut self.state, &mut self.cc, &sample);
+        self.measure(connection, &Sample { wla: true, ece, ..Sample::default() });
     }
 
     /// A reduction begins: `state` is [`State::Recovery`], [`State::Cwr`] or [`State::Loss`]. Sets

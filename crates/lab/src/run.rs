@@ -89,6 +89,8 @@ impl Runner<'_> {
                     warmup: bulk.warmup.into(),
                     stagger: bulk.stagger.into(),
                     controls: (0..flows).map(control).collect(),
+                    // At most 1 KiB.
+                    greeting: bulk.greeting.as_bytes() as usize,
                 };
                 run_bulk(&plan, spec, ends, &topology, variant)
             }

@@ -120,7 +120,7 @@ fn unknown_keys() {
     assert_eq!(
         spoilt("warmup =", "warm_up ="),
         "x.toml:29: unknown key `warm_up`; did you mean `warmup`? Known here: `direction`, `time`, \
-         `warmup`, `flows`, `stagger`, `controls`"
+         `warmup`, `flows`, `stagger`, `controls`, `greeting`"
     );
     assert_eq!(
         spoilt("[hosts.ue]", "[hosts.eu]"),
@@ -246,6 +246,10 @@ fn impossible_values() {
         "x.toml:29: `cu bic` is not the name of a congestion control, such as `cubic`"
     );
     assert_eq!(
+        spoilt("warmup =", "greeting = \"2 KB\"\nwarmup ="),
+        "x.toml:29: a greeting of 2 KB is more than a packet; at most 1 KiB"
+    );
+    assert_eq!(
         spoilt("name = \"good\"", "name = \"Good file\""),
         "x.toml:1: `Good file` cannot name a scenario; lower case letters, digits and `-` can"
     );
@@ -334,7 +338,7 @@ fn the_short_version() {
     assert_eq!(
         spoilt("workload = { time = \"1 s\" }", "workload = { tmie = \"1 s\" }"),
         "x.toml:43: unknown key `tmie`; did you mean `time`? Known here: `direction`, `time`, \
-         `warmup`, `flows`, `stagger`, `controls` (in the short version)"
+         `warmup`, `flows`, `stagger`, `controls`, `greeting` (in the short version)"
     );
     assert_eq!(
         spoilt("[short]\nrepetitions = 1", "[short]\nrepetitions = 0"),

@@ -9,7 +9,7 @@ use crate::dialogue::Dialogues;
 #[derive(Debug, Clone)]
 pub(crate) enum Application {
     /// Writes as much as the socket takes, for ever.
-    Source,
+    Source(Source),
     /// Reads all there is, for ever.
     Sink(Sink),
     /// Writes so many bytes and ends its direction, then reads to the end.
@@ -22,10 +22,38 @@ pub(crate) enum Application {
     Server(usize),
 }
 
+/// After the greeting: what is to be said yet, and then heard, before it begins.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Source {
+    say: u64,
+    hear: u64,
+}
+
+/// With the greeting: what is to be said yet once so many bytes were read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sink {
     /// Bytes read.
     pub(crate) read: u64,
+    say: u64,
+    after: u64,
+}
+
+/// What the server answers a greeting with.
+const ANSWER: u64 = 1;
+
+/// The applications of client and server in a flow that begins with a greeting of so many bytes from the
+/// client; with none it begins at once.
+pub(crate) fn flow(upload: bool, greeting: u64) -> (Application, Application) {
+    let answer = if greeting > 0 { ANSWER } else { 0 };
+    if upload {
+        let source = Source { say: greeting, hear: answer };
+        let sink = Sink { read: 0, say: answer, after: greeting };
+        (Application::Source(source), Application::Sink(sink))
+    } else {
+        let sink = Sink { read: 0, say: greeting, after: 0 };
+        let source = Source { say: 0, hear: greeting };
+        (Application::Sink(sink), Application::Source(source))
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -67,10 +95,8 @@ impl Application {
             return;
         }
         match self {
-            Application::Source => {
-                endpoint.write(u64::MAX);
-            }
-            Application::Sink(sink) => sink.read += endpoint.read(now, u64::MAX),
+            Application::Source(source) => source.act(now, endpoint),
+            Application::Sink(sink) => sink.act(now, endpoint),
             Application::Send(send) => send.act(now, endpoint),
             Application::Receive(receive) => receive.act(now, endpoint),
             Application::Client(number) => dialogues.client(*number, now, endpoint),
@@ -82,7 +108,7 @@ impl Application {
     /// written is on its way before the FIN is asked for.
     pub(crate) fn close(&self, endpoint: &mut Endpoint) -> bool {
         let due = match self {
-            Application::Source | Application::Sink(_) => false,
+            Application::Source(_) | Application::Sink(_) => false,
             // Connections end with what they were opened for.
             Application::Client(_) | Application::Server(_) => false,
             Application::Send(send) => send.times.connected.is_some() && send.written == send.bytes,
@@ -97,7 +123,7 @@ impl Application {
     /// When things happened, for the ones that end.
     pub(crate) fn times(&self) -> Option<Times> {
         match self {
-            Application::Source
+            Application::Source(_)
             | Application::Sink(_)
             | Application::Client(_)
             | Application::Server(_) => None,
@@ -112,6 +138,27 @@ impl Times {
         self.connected.get_or_insert(now);
         if matches!(endpoint.stage(), Stage::Failed(_)) {
             self.failed.get_or_insert(now);
+        }
+    }
+}
+
+impl Source {
+    fn act(&mut self, now: Time, endpoint: &mut Endpoint) {
+        self.say -= endpoint.write(self.say);
+        if self.hear > 0 {
+            self.hear -= endpoint.read(now, self.hear);
+        }
+        if self.say == 0 && self.hear == 0 {
+            endpoint.write(u64::MAX);
+        }
+    }
+}
+
+impl Sink {
+    fn act(&mut self, now: Time, endpoint: &mut Endpoint) {
+        self.read += endpoint.read(now, u64::MAX);
+        if self.read >= self.after {
+            self.say -= endpoint.write(self.say);
         }
     }
 }

@@ -8,7 +8,7 @@ use midspan_scenario::{Bulk, CellSpec, Direction, Place, Split, Transfer, Worklo
 use midspan_split::Watermarks;
 use midspan_units::{ByteSize, Span, Time};
 
-use crate::application::{Application, Receive, Send, Sink};
+use crate::application::{self, Application, Receive, Send};
 use crate::assist::NetAssist;
 use crate::measure;
 use crate::mobile::Mobile;
@@ -156,7 +156,7 @@ impl Run<'_> {
             service.config.tcp_nodelay = true;
         }
         if let Some(name) = control {
-            let sends = matches!(client, Application::Source);
+            let sends = matches!(client, Application::Source(_));
             setup::set_control(if sends { &mut ue } else { &mut service }, name)?;
         }
         let (client, server) = (User::Application(client), User::Application(server));
@@ -212,7 +212,7 @@ impl Run<'_> {
             sender.control = setup::control(name)?;
         }
         let receiver = setup::of_host(MEC, &hosts.mec)?;
-        let ends = (Application::Sink(Sink::default()), Application::Source);
+        let ends = application::flow(false, 0);
         let (receiver, sender) =
             ((receiver, User::Application(ends.0)), (sender, User::Application(ends.1)));
         let (client, server) = self.world.connect(0, receiver, sender);
@@ -254,8 +254,7 @@ impl Run<'_> {
             if number > 0 {
                 self.advance(self.world.now + bulk.stagger, |_| false);
             }
-            let (source, sink) = (Application::Source, Application::Sink(Sink::default()));
-            let (client, server) = if upload { (source, sink) } else { (sink, source) };
+            let (client, server) = application::flow(upload, bulk.greeting.as_bytes());
             let connection = self.connect(0, client, server, bulk.control_of(number))?;
             self.open(connection, number)?;
             flows.push(connection);

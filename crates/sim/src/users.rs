@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::agenda::Agenda;
-use crate::application::{Application, Sink};
+use crate::application;
 use crate::dialogue::News;
 use crate::measure;
 use crate::run::{Connection, Error, Look, Run};
@@ -168,11 +168,8 @@ impl<'a> User<'a> {
 
     fn download(&mut self, run: &mut Run<'_>, bulk: &Bulk) -> Result<(), Error> {
         for flow in 0..bulk.flows as usize {
-            let (source, sink) = (Application::Source, Application::Sink(Sink::default()));
-            let (client, server) = match bulk.direction {
-                Direction::Upload => (source, sink),
-                Direction::Download => (sink, source),
-            };
+            let upload = bulk.direction == Direction::Upload;
+            let (client, server) = application::flow(upload, bulk.greeting.as_bytes());
             let control = bulk.control_of(flow);
             self.connections.push(run.connect(self.number, client, server, control)?);
         }

@@ -50,6 +50,31 @@ fn a_clean_link_is_filled() {
     }
 }
 
+/// A greeting goes there and its answer back before the flow begins: in its first second that flow is behind by
+/// the round-trip of 50 ms. A download begins when the greeting has come, half of one later; through the relay a
+/// little earlier, which has it when its own connection opens.
+#[test]
+fn a_greeting_takes_a_round_trip() {
+    for (direction, round_trips) in [("upload", 1.0), ("download", 0.5)] {
+        for variant in [Variant::None, Variant::Midspan] {
+            let received = |time: f64, greeting: &str| {
+                let bulk = format!(
+                    "kind = 'bulk'\ndirection = '{direction}'\ntime = '{time} ms'\n{greeting}"
+                );
+                let mut spec = cell("", "reno", &bulk);
+                if direction == "download" {
+                    let access = &mut spec.path.access;
+                    std::mem::swap(&mut access.up, &mut access.down);
+                }
+                measure(&spec, variant, 1).goodput_bps * time
+            };
+            let late = received(250.0 + 50.0 * round_trips, "greeting = '37 B'");
+            let ratio = late / received(250.0, "");
+            assert!((0.9..=1.2).contains(&ratio), "{direction}, {variant}: {ratio}");
+        }
+    }
+}
+
 #[test]
 fn splitting_repairs_losses_over_the_short_way() {
     let spec = cell("{ loss = { share = '1 %' } },", "reno", BULK);

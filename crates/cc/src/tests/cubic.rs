@@ -68,8 +68,8 @@ fn as_fast_as_reno_where_that_is_faster() {
     }
 }
 
-/// As Linux counts: never faster than the RFC, on long paths hardly slower, and on one of a
-/// millisecond, where the price stays for a 32nd of a second after each loss, much.
+/// As Linux counts: on long paths about as fast as the RFC, and on one of a millisecond, where the price
+/// stays for a 32nd of a second, much slower.
 #[test]
 fn counting_lags_on_short_paths() {
     let mean = |rtt: u64, counted| {
@@ -78,7 +78,22 @@ fn counting_lags_on_short_paths() {
         Sender::new("cubic", config, Span::from_millis(rtt)).at(100).mean_window(200, 60)
     };
     let (short, long) = (mean(1, true) / mean(1, false), mean(100, true) / mean(100, false));
-    assert!(short < 0.85 && (0.85..1.02).contains(&long), "{short}, {long}");
+    assert!(short < 0.85 && (0.85..1.05).contains(&long), "{short}, {long}");
+}
+
+/// Where it is counted the curve is rounded up below its plateau: after a loss at 10 packets it begins at 7.03,
+/// a packet above the window, which that packet brings to 8 in a round-trip. By the RFC it takes longer.
+#[test]
+fn counting_rounds_up_below_the_plateau() {
+    let after_a_round_trip = |counted| {
+        let config =
+            Config { cubic_constant_alpha: true, cubic_counted: counted, ..Config::default() };
+        let mut sender = Sender::new("cubic", config, Span::from_millis(50)).at(10);
+        sender.lose();
+        (0..8).for_each(|_| sender.ack());
+        sender.control.cwnd()
+    };
+    assert_eq!((after_a_round_trip(true), after_a_round_trip(false)), (8, 7));
 }
 
 /// RFC 9438, section 4.7: a W_max that was not reached again is taken back to 0.85 of the window.

@@ -97,6 +97,51 @@ fn a_recovery_is_no_lost_round() {
     sender.round();
     let before = sender.control.cwnd();
     sender.sample.advanced = before;
-    sender.control.on_ack(&sender.connection, &sender.sample);
+    let sample = sender.sample;
+    sender.acknowledge(&sample);
     assert!((9..=10).contains(&(sender.control.cwnd() - before)), "{:?}", sender.control);
+}
+
+/// Counted as in Linux: at a window of 25 and an alpha of 10 the third acknowledgement is worth 30, one
+/// packet and a fifth, of which the fifth is lost.
+#[test]
+fn what_is_more_than_a_packet_is_lost() {
+    let mut sender = Sender::new("illinois", Config::default(), Span::from_millis(BASE)).at(25);
+    sender.sample.cwnd_limited = false;
+    sender.round();
+    sender.sample.cwnd_limited = true;
+    let windows: Vec<u32> = (0..9)
+        .map(|_| {
+            sender.ack();
+            sender.control.cwnd()
+        })
+        .collect();
+    assert_eq!(windows, [25, 25, 26, 26, 26, 27, 27, 27, 28]);
+}
+
+/// Rounds end outside a repair only: what is measured in one counts for the round that goes on after it.
+#[test]
+fn a_round_goes_on_through_a_repair() {
+    let mut sender = Sender::new("illinois", Config::default(), Span::from_millis(BASE)).at(200);
+    sender.sample.cwnd_limited = false;
+    for rtt in [BASE, 2 * BASE] {
+        sender.sample.rtt = Some(Span::from_millis(rtt));
+        sender.round();
+    }
+    // The round before had no queue, and the present one has: a loss takes an eighth yet.
+    sender.sample.rtt = Some(Span::from_millis(BASE));
+    (0..3).for_each(|_| sender.round());
+    let kept = |sender: &Sender| {
+        let mut probe = sender.clone();
+        let cwnd = f64::from(probe.control.cwnd());
+        f64::from(probe.control.on_reduction(&probe.connection, State::Recovery)) / cwnd
+    };
+    assert!((kept(&sender) - 0.875).abs() < 0.01, "{}", kept(&sender));
+    sender.sample.rtt = Some(Span::from_millis(2 * BASE));
+    sender.control.set_state(&sender.connection, State::Recovery);
+    (0..3).for_each(|_| sender.round());
+    assert!((kept(&sender) - 0.875).abs() < 0.01, "{}", kept(&sender));
+    sender.control.set_state(&sender.connection, State::Open);
+    sender.ack();
+    assert!(kept(&sender) < 0.55, "{}", kept(&sender));
 }

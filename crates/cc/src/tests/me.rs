@@ -22,7 +22,7 @@ fn about(rate: u64, bits: u64) -> bool {
 /// Three duplicate acknowledgements with these marks.
 fn dupacks(sender: &mut Sender, wla: bool, ece: bool) -> u32 {
     let sample = Sample { wla, ece, cwnd_limited: true, ..Sample::default() };
-    sender.control.on_ack(&sender.connection, &sample);
+    sender.acknowledge(&sample);
     sender.reduce(State::Recovery)
 }
 
@@ -115,7 +115,7 @@ fn any_of_the_duplicates_may_bear_the_mark() {
         sender.ack();
         for duplicate in 1..=3 {
             let sample = Sample { wla: duplicate == marked, ..Sample::default() };
-            sender.control.on_ack(&sender.connection, &sample);
+            sender.acknowledge(&sample);
         }
         sender.reduce(State::Recovery);
         recovered(&mut sender);

@@ -74,7 +74,14 @@ impl Sender {
             tx_lost: 0,
             app_limited: false,
         });
-        self.control.on_ack(connection, &self.sample);
+        let sample = self.sample;
+        self.acknowledge(&sample);
+    }
+
+    /// An acknowledgement that says this.
+    pub(crate) fn acknowledge(&mut self, sample: &Sample) {
+        self.control.measure(&self.connection, sample);
+        self.control.on_ack(&self.connection, sample);
     }
 
     /// A window of packets is acknowledged.

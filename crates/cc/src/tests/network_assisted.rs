@@ -158,7 +158,8 @@ fn without_feedback_natcp_reduces_in_proportion() {
         pipe -= 1;
         sender.connection.in_flight = pipe;
         sender.connection.delivered += 1;
-        sender.control.on_ack(&sender.connection, &sender.sample);
+        let sample = sender.sample;
+        sender.acknowledge(&sample);
         // It sends what the window allows.
         sent += sender.control.cwnd() - pipe;
         pipe = sender.control.cwnd();

@@ -104,3 +104,45 @@ fn a_recovery_halves() {
     let threshold = sender.control.on_reduction(&sender.connection, State::Loss);
     assert!((95..=101).contains(&threshold), "{threshold}");
 }
+
+/// The paper of 2001, AckedCount: duplicate acknowledgements count as a packet each, however many they SACK, and
+/// the cumulative one for what they have not told of: nothing is counted twice, and nothing is lost.
+#[test]
+fn duplicates_count_as_packets() {
+    let mut sender = westwood().at(100);
+    sender.sample.cwnd_limited = false;
+    for _ in 0..60 {
+        sender.round();
+    }
+    // In each window the first packet is lost, 20 duplicates tell of the other 99, and a
+    // cumulative acknowledgement follows a round-trip later.
+    for _ in 0..60 {
+        let una = sender.connection.snd_una;
+        sender.sample.acked = 5;
+        for _ in 0..20 {
+            sender.ack();
+            sender.connection.snd_una = una;
+        }
+        sender.sample.acked = 1;
+        sender.connection.snd_una = una + 99 * sender.connection.mss;
+        sender.ack();
+    }
+    let left = after_a_loss(&sender);
+    assert!((97..=103).contains(&left), "{left}");
+}
+
+/// A kernel tells of the acknowledgement of the SYN before it says that the connection is established, with
+/// sequence numbers that begin anywhere: they are no bytes delivered.
+#[test]
+fn the_handshake_delivers_nothing() {
+    let mut sender = westwood().at(100);
+    sender.connection.snd_una = 0x8000_0000;
+    sender.control.measure(&sender.connection, &Sample { acked: 1, ..sender.sample });
+    sender.control.established(&sender.connection);
+    sender.sample.cwnd_limited = false;
+    for _ in 0..10 {
+        sender.round();
+    }
+    let left = after_a_loss(&sender);
+    assert!((95..=101).contains(&left), "{left}");
+}

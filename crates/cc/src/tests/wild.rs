@@ -140,7 +140,10 @@ fn config() -> impl Strategy<Value = Config> {
 
 fn apply(control: &mut Control, connection: &Connection, step: &Step) {
     match step {
-        Step::Ack(sample) => control.on_ack(connection, sample),
+        Step::Ack(sample) => {
+            control.measure(connection, sample);
+            control.on_ack(connection, sample);
+        }
         Step::Reduce(state) => {
             control.on_reduction(connection, *state);
         }

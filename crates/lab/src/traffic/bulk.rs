@@ -27,6 +27,8 @@ pub struct BulkPlan {
     pub stagger: Duration,
     /// For each of the parallel connections its sender's congestion control, if it is not the host's.
     pub controls: Vec<Option<String>>,
+    /// Bytes that the client sends first: the server answers with one, and then the flow begins.
+    pub greeting: usize,
 }
 
 /// One look at all flows.
@@ -122,7 +124,8 @@ impl BulkPlan {
     fn flow(&self, client: TcpStream, server: TcpStream) -> Result<Flow> {
         let (sender, receiver) = if self.upload { (client, server) } else { (server, client) };
         let endpoints = (sender.local_addr()?, sender.peer_addr()?);
-        Ok(Flow { sender, receiver, endpoints, received: AtomicU64::new(0) })
+        let (upload, greeting, received) = (self.upload, self.greeting, AtomicU64::new(0));
+        Ok(Flow { upload, greeting, sender, receiver, endpoints, received })
     }
 
     fn observe(
@@ -146,6 +149,8 @@ impl BulkPlan {
 }
 
 struct Flow {
+    upload: bool,
+    greeting: usize,
     sender: TcpStream,
     receiver: TcpStream,
     endpoints: (SocketAddr, SocketAddr),
@@ -170,6 +175,14 @@ impl Flow {
     }
 
     fn send(&self) -> io::Result<()> {
+        match (self.greeting, self.upload) {
+            (0, _) => {}
+            (greeting, true) => {
+                (&self.sender).write_all(&vec![0x5a; greeting])?;
+                (&self.sender).read_exact(&mut [0])?;
+            }
+            (greeting, false) => (&self.sender).read_exact(&mut vec![0; greeting])?,
+        }
         let chunk = vec![0x5a; CHUNK];
         loop {
             (&self.sender).write_all(&chunk)?;
@@ -177,6 +190,14 @@ impl Flow {
     }
 
     fn receive(&self) -> io::Result<()> {
+        match (self.greeting, self.upload) {
+            (0, _) => {}
+            (greeting, true) => {
+                (&self.receiver).read_exact(&mut vec![0; greeting])?;
+                (&self.receiver).write_all(&[0x5a])?;
+            }
+            (greeting, false) => (&self.receiver).write_all(&vec![0x5a; greeting])?,
+        }
         let mut chunk = vec![0; CHUNK];
         loop {
             match (&self.receiver).read(&mut chunk)? {

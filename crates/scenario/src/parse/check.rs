@@ -71,6 +71,8 @@ fn problem(keys: &[&'static str], what: impl Into<String>) -> Option<Problem> {
 
 /// Parallel flows of one run, each with its own threads at both ends.
 const MOST_FLOWS: u32 = 1000;
+/// A greeting that goes in one packet wherever.
+const MOST_GREETING: ByteSize = ByteSize::from_bytes(1024);
 /// Transfers of one run, each with its own record.
 const MOST_TRANSFERS: u32 = 100_000;
 
@@ -89,6 +91,13 @@ fn workload(workload: &Workload) -> Option<Problem> {
         Workload::Bulk(bulk) if !(1..=MOST_FLOWS).contains(&bulk.flows) => problem(
             &["workload", "bulk", "flows"],
             format!("{} flows cannot be run; from 1 to {MOST_FLOWS} can", bulk.flows),
+        ),
+        Workload::Bulk(bulk) if bulk.greeting > MOST_GREETING => problem(
+            &["workload", "bulk", "greeting"],
+            format!(
+                "a greeting of {} is more than a packet; at most {MOST_GREETING}",
+                bulk.greeting
+            ),
         ),
         Workload::Bulk(bulk) if bulk.controls.len() > bulk.flows as usize => problem(
             &["workload", "bulk", "controls"],

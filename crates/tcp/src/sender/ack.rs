@@ -92,6 +92,7 @@ impl Sender {
             let connection = self.connection(now);
             self.control.on_alarm(&connection, ack.ece);
         }
+        let sample = self.measure(now, rtt, &before, &news);
         let duplicate = !news.advanced && !ack.with_data && !news.window_update;
         if duplicate || news.sacked || news.dsack || news.ece || self.state != State::Open {
             self.alert(now, ack, before.una, &mut news, duplicate);
@@ -103,7 +104,7 @@ impl Sender {
         if self.board.is_empty() {
             self.disarm();
         }
-        self.adjust_window(now, rtt, &before, &news);
+        self.adjust_window(now, sample, &before, &news);
     }
 
     fn take_sacks(
@@ -233,30 +234,39 @@ impl Sender {
         Some(shortest)
     }
 
-    /// Lets the congestion control set window and rate, or reduces the window for it.
-    fn adjust_window(&mut self, now: Time, rtt: Option<Span>, before: &Before, news: &News) {
-        let ever_lost = self.board.ever_lost();
-        let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
-        let rate = self.deliveries.sample(now, min_rtt, ever_lost);
+    /// Tells the congestion control what was delivered, before anything is made of it.
+    fn measure(&mut self, now: Time, rtt: Option<Span>, before: &Before, news: &News) -> Sample {
         let acked = self.deliveries.total() - before.delivered;
         if news.ece {
             self.marked += acked;
         }
+        let sample = Sample {
+            acked,
+            advanced: news.passed,
+            rtt,
+            prior_in_flight: before.in_flight,
+            ece: news.ece,
+            feedback: self.feedback.and_then(|value| value.at(now)),
+            ..Sample::default()
+        };
+        if acked > 0 {
+            let connection = self.connection(now);
+            self.control.measure(&connection, &sample);
+        }
+        sample
+    }
+
+    /// Lets the congestion control set window and rate, or reduces the window for it.
+    fn adjust_window(&mut self, now: Time, sample: Sample, before: &Before, news: &News) {
+        let ever_lost = self.board.ever_lost();
+        let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
+        let rate = self.deliveries.sample(now, min_rtt, ever_lost);
+        let acked = sample.acked;
         let lost = (ever_lost - before.ever_lost) as u32;
         if acked > 0 || (lost > 0 && self.owns_rate()) {
-            let sample = Sample {
-                acked,
-                advanced: news.passed,
-                rtt,
-                prior_in_flight: before.in_flight,
-                rate,
-                ece: news.ece,
-                cwnd_limited: self.is_window_limited() && self.may_grow(news),
-                feedback: self.feedback.and_then(|value| value.at(now)),
-                ..Sample::default()
-            };
+            let cwnd_limited = self.is_window_limited() && self.may_grow(news);
             let connection = self.connection(now);
-            self.control.on_ack(&connection, &sample);
+            self.control.on_ack(&connection, &Sample { rate, cwnd_limited, ..sample });
         }
         if self.is_reducing() && !self.owns_rate() {
             self.reduce_window(acked, lost, news.advanced);
