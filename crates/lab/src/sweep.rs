@@ -21,7 +21,8 @@ pub struct PlannedRun<'a> {
 pub struct Selection {
     /// Variants to run; empty for all that the scenario names.
     pub variants: Vec<Variant>,
-    /// Axis and label that cells must have; axes not named are run in full.
+    /// Axes and labels that cells must have, one of those named on each axis; axes not named are run
+    /// in full.
     pub labels: Vec<(String, String)>,
     /// Variants that cannot run here.
     pub unavailable: Vec<Variant>,
@@ -50,7 +51,10 @@ impl Selection {
     }
 
     fn takes_cell(&self, cell: &Cell) -> bool {
-        self.labels.iter().all(|(axis, label)| cell.labels.get(axis) == Some(label))
+        self.labels.iter().all(|(axis, _)| {
+            let mut named = self.labels.iter().filter(|(other, _)| other == axis);
+            named.any(|(_, label)| cell.labels.get(axis) == Some(label))
+        })
     }
 
     fn takes_variant(&self, variant: Variant) -> bool {
@@ -172,6 +176,9 @@ mod tests {
         let runs = plan(&scenario, &selection, &[]);
         assert_eq!(runs.len(), 2);
         assert!(runs.iter().all(|run| run.cell.labels["loss"] == "1 %"));
+        let both = vec![("loss".into(), "1 %".into()), ("loss".into(), "0 %".into())];
+        let selection = Selection { labels: both, ..Selection::default() };
+        assert_eq!(plan(&scenario, &selection, &[]).len(), 8);
         let selection = Selection { unavailable: vec![Variant::Midspan], ..Selection::default() };
         assert!(plan(&scenario, &selection, &[]).iter().all(|run| run.variant == Variant::None));
     }

@@ -70,7 +70,8 @@ pub(crate) struct Run {
     /// Run only these variants: none, midspan, haproxy
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = variant)]
     variants: Vec<Variant>,
-    /// Run only the cells with this label on this axis; may be given several times
+    /// Run only the cells with this label on this axis; may be given several times: for several labels
+    /// of an axis, and for several axes
     #[arg(long, value_name = "AXIS=LABEL", value_parser = axis_label)]
     only: Vec<(String, String)>,
 }
