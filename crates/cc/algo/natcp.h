@@ -38,14 +38,14 @@ CC_INLINE void natcp_follow(struct natcp *natcp, struct cc *cc, const struct cc_
 	natcp->widest = max32(natcp->widest, cc->cwnd);
 }
 
-/* On its own from here: not on a curve from before, and with slow start as far as feedback has lately asked
- * for. The last word may have come in an outage, out of whose window of a few packets growth packet by packet
+/* On its own from here: not on a curve from before, and with slow start up to what the link has lately carried
+ * without a queue, half of the widest window (equation 1, alpha = 2). The last word may have come in an outage, out of whose window of a few packets growth packet by packet
  * would take long after the link is back. */
 CC_INLINE void natcp_fall_back(struct natcp *natcp, struct cc *cc)
 {
 	natcp->assisted = 0;
 	natcp->prr.recover_fs = 0;
-	cc->ssthresh = max32(cc->cwnd, max32(natcp->widest, natcp->widest_before));
+	cc->ssthresh = max32(cc->cwnd, max32(natcp->widest, natcp->widest_before) / NATCP_ALPHA);
 	cubic_restart(&natcp->cubic);
 }
 

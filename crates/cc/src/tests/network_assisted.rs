@@ -120,7 +120,7 @@ fn natcp_without_feedback_is_cubic() {
     assert!(assisted.control.pacing_rate().is_some());
 }
 
-/// Where feedback ends in an outage, the window that the link lately had room for is slow start's to
+/// Where feedback ends in an outage, the window that the link lately carried is slow start's to
 /// reach; but not one of long ago.
 #[test]
 fn out_of_an_outage_natcp_grows_as_far_as_the_link_was_wide() {
@@ -135,7 +135,7 @@ fn out_of_an_outage_natcp_grows_as_far_as_the_link_was_wide() {
         sender.sample.feedback = None;
         (0..5).for_each(|_| sender.round());
         let window = sender.control.cwnd();
-        assert_eq!((16..24).contains(&window), wide, "{window} after {rounds_of_outage} rounds");
+        assert_eq!((10..16).contains(&window), wide, "{window} after {rounds_of_outage} rounds");
     }
 }
 
