@@ -1,5 +1,5 @@
 //! Who is compared: Midspan, HAProxy and nginx, each as shipped and as tuned by someone who wants it
-//! to win.
+//! to win, connected to and transparent.
 
 use std::fs;
 use std::io;
@@ -41,51 +41,99 @@ pub(super) enum Contender {
     Nginx,
     /// nginx with large buffers, a process and a listener per core.
     NginxTuned,
+    /// HAProxy as shipped, which intercepts (TPROXY) and connects as the client.
+    HaproxyTransparent,
+    /// HAProxy tuned, which intercepts (TPROXY) and connects as the client.
+    HaproxyTunedTransparent,
+    /// nginx as shipped, connected to, which connects as the client.
+    NginxTransparent,
+    /// nginx tuned, connected to, which connects as the client.
+    NginxTunedTransparent,
 }
 
+/// Whose program it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    Midspan,
+    Baseline,
+    Haproxy,
+    Nginx,
+}
+
+/// What a contender is.
+struct Kind {
+    name: &'static str,
+    program: Program,
+    /// Whether the server sees the client's address.
+    transparent: bool,
+    /// With placeholders.
+    configuration: &'static str,
+}
+
+const EXPLICIT: &str = "[[forward]]\nlisten = \"@LISTEN@\"\nto = \"@TO@\"\n";
+const TRANSPARENT: &str = "clients = [\"@CLIENTS@\"]\ninterception = \"bpf\"\npin = false\n";
+const HAPROXY: &str = include_str!("../../peers/haproxy.cfg");
+const HAPROXY_TUNED: &str = include_str!("../../peers/haproxy-tuned.cfg");
+const HAPROXY_SPLICING: &str = include_str!("../../peers/haproxy-splicing.cfg");
+const NGINX: &str = include_str!("../../peers/nginx.conf");
+const NGINX_TUNED: &str = include_str!("../../peers/nginx-tuned.conf");
+
 impl Contender {
-    pub(super) const ALL: [Contender; 9] = [
-        Contender::Midspan,
-        Contender::MidspanTransparent,
-        Contender::Baseline,
-        Contender::BaselineTransparent,
-        Contender::Haproxy,
-        Contender::HaproxyTuned,
-        Contender::HaproxySplicing,
-        Contender::Nginx,
-        Contender::NginxTuned,
-    ];
+    fn kind(self) -> Kind {
+        let (name, program, transparent, configuration) = match self {
+            Contender::Midspan => ("Midspan, explicit", Program::Midspan, false, EXPLICIT),
+            Contender::MidspanTransparent => {
+                ("Midspan, transparent", Program::Midspan, true, TRANSPARENT)
+            }
+            Contender::Baseline => ("baseline, explicit", Program::Baseline, false, EXPLICIT),
+            Contender::BaselineTransparent => {
+                ("baseline, transparent", Program::Baseline, true, TRANSPARENT)
+            }
+            Contender::Haproxy => ("HAProxy, as shipped", Program::Haproxy, false, HAPROXY),
+            Contender::HaproxyTuned => ("HAProxy, tuned", Program::Haproxy, false, HAPROXY_TUNED),
+            Contender::HaproxySplicing => {
+                ("HAProxy, splicing", Program::Haproxy, false, HAPROXY_SPLICING)
+            }
+            Contender::Nginx => ("nginx, as shipped", Program::Nginx, false, NGINX),
+            Contender::NginxTuned => ("nginx, tuned", Program::Nginx, false, NGINX_TUNED),
+            Contender::HaproxyTransparent => {
+                ("HAProxy, transparent", Program::Haproxy, true, HAPROXY)
+            }
+            Contender::HaproxyTunedTransparent => {
+                ("HAProxy, tuned, transparent", Program::Haproxy, true, HAPROXY_TUNED)
+            }
+            Contender::NginxTransparent => ("nginx, transparent", Program::Nginx, true, NGINX),
+            Contender::NginxTunedTransparent => {
+                ("nginx, tuned, transparent", Program::Nginx, true, NGINX_TUNED)
+            }
+        };
+        Kind { name, program, transparent, configuration }
+    }
+
+    /// All of them, in the order of the tables.
+    pub(super) fn all() -> &'static [Contender] {
+        <Contender as clap::ValueEnum>::value_variants()
+    }
 
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Contender::Midspan => "Midspan, explicit",
-            Contender::MidspanTransparent => "Midspan, transparent",
-            Contender::Baseline => "baseline, explicit",
-            Contender::BaselineTransparent => "baseline, transparent",
-            Contender::Haproxy => "HAProxy, as shipped",
-            Contender::HaproxyTuned => "HAProxy, tuned",
-            Contender::HaproxySplicing => "HAProxy, splicing",
-            Contender::Nginx => "nginx, as shipped",
-            Contender::NginxTuned => "nginx, tuned",
-        }
+        self.kind().name
     }
 
     pub(super) fn is_midspan(self) -> bool {
-        matches!(self, Contender::Midspan | Contender::MidspanTransparent)
+        self.kind().program == Program::Midspan
     }
 
     pub(super) fn is_baseline(self) -> bool {
-        matches!(self, Contender::Baseline | Contender::BaselineTransparent)
+        self.kind().program == Program::Baseline
     }
 
-    /// Whether it takes connections that are made to the server.
-    fn is_transparent(self) -> bool {
-        matches!(self, Contender::MidspanTransparent | Contender::BaselineTransparent)
-    }
-
-    /// Whom the client connects to.
+    /// Whom the client connects to. nginx cannot listen for what is made to others: its clients connect to it.
     pub(super) fn target(self) -> std::net::SocketAddr {
-        if self.is_transparent() { world::service() } else { world::at_proxy() }
+        let Kind { transparent, program, .. } = self.kind();
+        match transparent && program != Program::Nginx {
+            true => world::service(),
+            false => world::at_proxy(),
+        }
     }
 
     /// Whether its program is installed.
@@ -95,37 +143,35 @@ impl Contender {
             command.arg("-v").stdout(Stdio::null()).stderr(Stdio::null());
             command.status().is_ok_and(|status| status.success())
         };
-        match self {
-            _ if self.is_midspan() || self.is_baseline() => true,
-            Contender::Nginx | Contender::NginxTuned => works("nginx"),
-            _ => works("haproxy"),
+        match self.kind().program {
+            Program::Midspan | Program::Baseline => true,
+            Program::Haproxy => works("haproxy"),
+            Program::Nginx => works("nginx"),
         }
     }
 
+    /// Whether the kernel must be told which packets are for its sockets: Midspan does it by itself.
+    fn is_transparent_peer(self) -> bool {
+        let Kind { transparent, program, .. } = self.kind();
+        transparent && matches!(program, Program::Haproxy | Program::Nginx)
+    }
+
     fn configuration(self, directory: &Path) -> String {
-        let (listen, to) = (world::at_proxy(), world::service());
+        let Kind { program, transparent, configuration, .. } = self.kind();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        match self {
-            Contender::Midspan | Contender::Baseline => {
-                format!("[[forward]]\nlisten = \"{listen}\"\nto = \"{to}\"\n")
-            }
-            Contender::MidspanTransparent | Contender::BaselineTransparent => {
-                format!("clients = [\"{}\"]\ninterception = \"bpf\"\npin = false\n", world::CLIENTS)
-            }
-            peer => {
-                let text = match peer {
-                    Contender::Haproxy => include_str!("../../peers/haproxy.cfg"),
-                    Contender::HaproxyTuned => include_str!("../../peers/haproxy-tuned.cfg"),
-                    Contender::HaproxySplicing => include_str!("../../peers/haproxy-splicing.cfg"),
-                    Contender::Nginx => include_str!("../../peers/nginx.conf"),
-                    _ => include_str!("../../peers/nginx-tuned.conf"),
-                };
-                text.replace("@LISTEN@", &listen.to_string())
-                    .replace("@TO@", &to.to_string())
-                    .replace("@CORES@", &cores.to_string())
-                    .replace("@DIRECTORY@", &directory.display().to_string())
-            }
-        }
+        let as_client = match program {
+            _ if !transparent => "",
+            Program::Haproxy => "source 0.0.0.0 usesrc clientip",
+            _ => "proxy_bind $remote_addr transparent;",
+        };
+        configuration
+            .replace("@LISTEN@", &world::at_proxy().to_string())
+            .replace("@TO@", &world::service().to_string())
+            .replace("@CLIENTS@", world::CLIENTS)
+            .replace("@TRANSPARENT@", if transparent { "transparent" } else { "" })
+            .replace("@AS_CLIENT@", as_client)
+            .replace("@CORES@", &cores.to_string())
+            .replace("@DIRECTORY@", &directory.display().to_string())
     }
 }
 
@@ -148,24 +194,28 @@ impl Running {
         let ready = directory.path().join("ready");
         let manager = UnixDatagram::bind(&ready)?;
         manager.set_nonblocking(true)?;
-        let mut command = match contender {
-            Contender::Haproxy => {
+        if contender.is_transparent_peer() {
+            world.deliver_to_transparent_sockets().context("transparent sockets")?;
+        }
+        let Kind { program, configuration, .. } = contender.kind();
+        let mut command = match program {
+            Program::Haproxy if configuration == HAPROXY => {
                 let mut command = process::command("haproxy");
                 command.arg("-db").arg("-f").arg(&path);
                 command
             }
-            // It has no setting for what nginx and Midspan do by themselves.
-            Contender::HaproxyTuned | Contender::HaproxySplicing => {
+            // Tuned; it has no setting for what nginx and Midspan do by themselves.
+            Program::Haproxy => {
                 let mut command = process::command("nice");
                 command.args(["-n", "-10", "haproxy", "-db", "-f"]).arg(&path);
                 command
             }
-            Contender::Nginx | Contender::NginxTuned => {
+            Program::Nginx => {
                 let mut command = process::command("nginx");
                 command.arg("-p").arg(directory.path()).arg("-c").arg(&path);
                 command
             }
-            _ => {
+            Program::Midspan | Program::Baseline => {
                 let mut command = Command::new(midspan);
                 command.arg("relay").arg("--config").arg(&path).env("NOTIFY_SOCKET", &ready);
                 command

@@ -143,8 +143,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let midspan = build()?;
     let figures = if options.figures.is_empty() { &Figure::ALL[..] } else { &options.figures };
     let programs = Programs { own: midspan, baseline: options.baseline.clone() };
-    let wanted =
-        if options.contenders.is_empty() { &Contender::ALL[..] } else { &options.contenders };
+    let wanted = if options.contenders.is_empty() { Contender::all() } else { &options.contenders };
     let wanted = wanted.iter().filter(|one| !one.is_baseline() || programs.baseline.is_some());
     let (contenders, absent): (Vec<Contender>, Vec<Contender>) =
         wanted.partition(|contender| contender.is_here());

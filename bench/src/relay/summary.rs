@@ -26,7 +26,7 @@ pub(super) fn of(runs: &[Run]) -> String {
                     format!("{medians}  {}", beside(runs, figure, contender))
                 }
             };
-            let line = format!("  {:<22}{line}", contender.name());
+            let line = format!("  {:<29}{line}", contender.name());
             text += &format!("{}\n", line.trim_end());
         }
         text.push('\n');
@@ -46,15 +46,34 @@ pub(super) fn said(figure: Figure, values: &[f64]) -> String {
 const OWN: [Contender; 2] = [Contender::Midspan, Contender::MidspanTransparent];
 /// The settings that goals are set against. What HAProxy does when it splices always has none: it is in the
 /// tables.
-const HAPROXY: [Contender; 2] = [Contender::Haproxy, Contender::HaproxyTuned];
-const NGINX: [Contender; 2] = [Contender::Nginx, Contender::NginxTuned];
+const HAPROXY: Peers = Peers {
+    explicit: [Contender::Haproxy, Contender::HaproxyTuned],
+    transparent: [Contender::HaproxyTransparent, Contender::HaproxyTunedTransparent],
+};
+const NGINX: Peers = Peers {
+    explicit: [Contender::Nginx, Contender::NginxTuned],
+    transparent: [Contender::NginxTransparent, Contender::NginxTunedTransparent],
+};
+
+/// A peer as shipped and as tuned.
+#[derive(Debug, Clone, Copy)]
+struct Peers {
+    /// Connected to, and connecting in its own name.
+    explicit: [Contender; 2],
+    /// Connecting in the client's name.
+    transparent: [Contender; 2],
+}
 
 /// Midspan beside this contender, each way of Midspan beside its like where it is another build.
 fn beside(runs: &[Run], figure: Figure, contender: Contender) -> String {
     let own: &[Contender] = match contender {
         Contender::Midspan | Contender::MidspanTransparent => &[],
         Contender::Baseline => &OWN[..1],
-        Contender::BaselineTransparent => &OWN[1..],
+        Contender::BaselineTransparent
+        | Contender::HaproxyTransparent
+        | Contender::HaproxyTunedTransparent
+        | Contender::NginxTransparent
+        | Contender::NginxTunedTransparent => &OWN[1..],
         _ => &OWN,
     };
     let ratio = |&own| Some((own, Ratio::of(runs, figure, 0, own, contender)?));
@@ -106,7 +125,7 @@ impl Ratio {
 struct Goal {
     figure: Figure,
     quantity: usize,
-    peers: &'static [&'static [Contender]],
+    peers: &'static [Peers],
     than: &'static str,
     at_least: f64,
 }
@@ -115,34 +134,40 @@ const GOALS: [Goal; 10] = {
     const fn goal(
         figure: Figure,
         quantity: usize,
-        peers: &'static [&'static [Contender]],
+        peers: &'static [Peers],
         than: &'static str,
         at_least: f64,
     ) -> Goal {
         Goal { figure, quantity, peers, than, at_least }
     }
-    const BOTH: &[&[Contender]] = &[&HAPROXY, &NGINX];
+    const BOTH: &[Peers] = &[HAPROXY, NGINX];
     [
-        goal(Figure::Bulk1, 0, &[&HAPROXY], "HAProxy", 1.6),
-        goal(Figure::Bulk1, 0, &[&NGINX], "nginx", 1.15),
-        goal(Figure::Bulk16, 0, &[&HAPROXY], "HAProxy", 1.4),
-        goal(Figure::Bulk16, 0, &[&NGINX], "nginx", 1.1),
-        goal(Figure::Bulk64, 0, &[&HAPROXY], "HAProxy", 1.4),
-        goal(Figure::Bulk64, 0, &[&NGINX], "nginx", 1.1),
+        goal(Figure::Bulk1, 0, &[HAPROXY], "HAProxy", 1.6),
+        goal(Figure::Bulk1, 0, &[NGINX], "nginx", 1.15),
+        goal(Figure::Bulk16, 0, &[HAPROXY], "HAProxy", 1.4),
+        goal(Figure::Bulk16, 0, &[NGINX], "nginx", 1.1),
+        goal(Figure::Bulk64, 0, &[HAPROXY], "HAProxy", 1.4),
+        goal(Figure::Bulk64, 0, &[NGINX], "nginx", 1.1),
         goal(Figure::Connections, 0, BOTH, "the better of the two", 1.15),
         goal(Figure::Messages, 0, BOTH, "the better of the two", 1.1),
         goal(Figure::Messages, 2, BOTH, "the better of the two", 1.0),
-        goal(Figure::Idle, 0, &[&HAPROXY], "HAProxy", 2.0),
+        goal(Figure::Idle, 0, &[HAPROXY], "HAProxy", 2.0),
     ]
 };
 
 fn goals(runs: &[Run], figures: &[Figure]) -> String {
     let mut text =
         String::from("goals, against the stronger of each peer as shipped and as tuned\n");
+    let explicit: fn(&Peers) -> [Contender; 2] = |peers| peers.explicit;
+    let transparent: fn(&Peers) -> [Contender; 2] = |peers| peers.transparent;
+    let pairs = [
+        (Contender::Midspan, explicit),
+        (Contender::MidspanTransparent, explicit),
+        (Contender::MidspanTransparent, transparent),
+    ];
     for goal in GOALS.iter().filter(|goal| figures.contains(&goal.figure)) {
-        for own in OWN {
-            let peers = goal.peers.iter().copied().flatten();
-            let ratios = peers.filter_map(|&peer| {
+        for (own, peers) in pairs {
+            let ratios = goal.peers.iter().flat_map(peers).filter_map(|peer| {
                 Some((peer, Ratio::of(runs, goal.figure, goal.quantity, own, peer)?))
             });
             let least = ratios.min_by(|a, b| a.1.median.total_cmp(&b.1.median));

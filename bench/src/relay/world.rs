@@ -4,8 +4,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-use midspan_sys::netlink::{Netlink, Route};
+use midspan_sys::netlink::{Family, Netlink, Route};
 use midspan_sys::netns::Netns;
+use midspan_sys::process;
 use midspan_sys::sysctl;
 
 /// The three of them.
@@ -62,7 +63,30 @@ impl World {
         }
         Ok(world)
     }
+
+    /// Has the box take packets that are for sockets with addresses of others, and give new connections of
+    /// clients' to the proxy that listens: the rules that HAProxy's and nginx's manuals ask for, as few as do.
+    pub(super) fn deliver_to_transparent_sockets(&self) -> io::Result<()> {
+        let port = PORT;
+        let table = format!(
+            "table inet bench {{ chain prerouting {{ type filter hook prerouting priority mangle; \
+             tcp flags & (fin | syn | rst | ack) == syn ip saddr {CLIENTS} tcp dport {port} \
+             fib daddr type != local tproxy ip to {} meta mark set {MARK} accept; \
+             meta l4proto tcp socket transparent 1 meta mark set {MARK} accept; }}; }}",
+            at_proxy(),
+        );
+        self.proxy.run(|| Netlink::open()?.add_local_delivery(Family::Inet, MARK))??;
+        let mut nft = process::command("nft");
+        let status = self.proxy.apply(nft.arg(table)).status()?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(io::Error::other(format!("nft ended with {status}"))),
+        }
+    }
 }
+
+/// Of packets that are for a transparent socket.
+const MARK: u32 = 1;
 
 /// Ports for many short connections, and windows that do not limit.
 fn tune() -> io::Result<()> {
