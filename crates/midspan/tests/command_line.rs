@@ -219,6 +219,7 @@ fn bad_input_is_refused_with_one_line_and_status_2() {
         (lab(&["check", file]), ["scenario.toml:5", "repititions"]),
         (lab(&["run", "/nonexistent.toml"]), ["cannot read", "/nonexistent.toml"]),
         (lab(&["report", "/nonexistent"]), ["cannot read", "/nonexistent"]),
+        (lab(&["compare", "/nonexistent"]), ["--reference", "--with"]),
         (common::midspan(), ["Usage", "relay"]),
     ] {
         let output = command.output().unwrap();

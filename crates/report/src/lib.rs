@@ -5,6 +5,7 @@
 //! of runs are not computed here: those are [`midspan_scenario::summary`]'s and
 //! [`midspan_scenario::reference`](mod@midspan_scenario::reference)'s.
 
+pub mod beside;
 mod charts;
 pub mod compare;
 mod factors;

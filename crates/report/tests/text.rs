@@ -2,8 +2,8 @@
 
 mod fixture;
 
-use midspan_report::{Report, Terminal, compare};
-use midspan_scenario::record::{Outcome, Variant};
+use midspan_report::{Report, Terminal, beside, compare};
+use midspan_scenario::record::{Backend, Outcome, Variant};
 use midspan_scenario::reference;
 use midspan_scenario::summary::Summary;
 
@@ -103,6 +103,34 @@ fn the_reference_stands_beside_ours() {
     ] {
         assert!(text.contains(part), "{part}\n{text}");
     }
+}
+
+#[test]
+fn simulated_runs_stand_beside_live_ones() {
+    let scenario = fixture::scenario(fixture::LATE);
+    let live = fixture::records(&scenario);
+    let mut simulated = live.clone();
+    for record in &mut simulated {
+        record.backend = Backend::Sim;
+        // Off by half in one cell with the relay, not measured in another.
+        match (record.cell["late"].as_str(), record.variant, &mut record.outcome) {
+            ("1 %", Variant::Midspan, Outcome::Measured(run)) => run.goodput_bps *= 1.5,
+            ("0 %", _, outcome) => *outcome = fixture::untrusted(),
+            _ => {}
+        }
+    }
+    let summary = |records| Summary::of(&scenario, records).unwrap();
+    let (simulated, live) = (summary(&simulated), summary(&live));
+    let text = beside::text(&scenario, &simulated, &live, Terminal { width: 100, colour: false });
+    for part in [
+        "10 ms more on some packets: simulated against live\n",
+        "1 % late     Midspan       608.8  ± 6.5 Mbit/s   405.9  ± 4.3 Mbit/s    1.50\n",
+        "Of 8 cells and variants in both, 7 (87.5 %) within 10 %, 7 (87.5 %) within 25 % and 8 (100 %)",
+        "the same side wins in 4 of 4 comparisons.",
+    ] {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(!text.contains("0 % late"), "{text}");
 }
 
 #[test]

@@ -21,6 +21,10 @@ pub struct Cells {
     /// so do those of several where there are fewer servers than cells.
     #[serde(default = "one_each")]
     pub servers: u32,
+    /// How many links there are between base stations and the gateway: one each, or fewer, which base
+    /// stations share.
+    #[serde(default = "one_each", skip_serializing_if = "is_one_each")]
+    pub links: u32,
     /// From the end of a user's page or video to the beginning of its next one.
     #[serde(default)]
     pub pause: Span,
@@ -57,6 +61,11 @@ pub enum Split {
 
 fn one_each() -> u32 {
     CELLS as u32
+}
+
+/// Files from before there was the key keep their digest.
+fn is_one_each(count: &u32) -> bool {
+    *count == one_each()
 }
 
 impl Cells {

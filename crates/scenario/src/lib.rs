@@ -4,12 +4,14 @@
 //!   with file and line, and spreads the sweep into typed [`Cell`]s.
 //! - [`record`] is one run's result, one JSON object a line.
 //! - [`summary`] turns records into statistics, cell by cell.
+//! - [`beside`] sets the simulator's beside live ones.
 //! - [`reference`](mod@reference) sets them beside curves that a real kernel gave on the same paths.
 //!
 //! Pure: parsing takes text, not a path, and nothing here reads a clock or a file. Nothing here
 //! runs a scenario either: that is a backend's work.
 
 mod assist;
+pub mod beside;
 mod cells;
 mod comparison;
 mod digest;

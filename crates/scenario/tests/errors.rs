@@ -89,8 +89,10 @@ fn impossible_cells() {
     assert!(with("users = 0").contains("there can be from 1 in each of 7 cells to 20000"));
     assert!(with("users = 3000").starts_with("x.toml:32: 21000 users in all"));
     assert!(with("users = 1\nservers = 8").starts_with("x.toml:33: 8 servers"));
+    assert!(with("users = 1\nlinks = 0").starts_with("x.toml:33: 0 links"));
     assert!(with("users = 1\nradio = { buffer = '1 B' }").contains("`1500 B` or more"));
     assert!(with("users = 1\nradio = { distance = '1 m' }").contains("from 70 m to 20 km"));
+    assert!(with("users = 1\nradio = { averaging = '1 ms' }").contains("`10 ms` to `10 s`"));
     assert!(with("users = 1\nsplit = 'sgw'").contains("`gateway`, `enb`, `both`"));
     let others = |workload: &str| {
         with(&format!("users = 1\nothers = [{{ users = 1, workload = {{ {workload} }} }}]"))

@@ -1,8 +1,8 @@
 //! A mobile network: users, cells, a gateway behind them, and servers behind that.
 //!
-//! Each cell's base station has a link of its own to the gateway, in which packets are tunnelled; users
-//! who begin in a cell share a server behind a link of its own, wherever they go. Uplink radio
-//! is a delay. A handover (3GPP TS 36.300, section 10.1.2) forwards what still comes to the old base
+//! Each cell's base station has a link of its own to the gateway, in which packets are tunnelled, or
+//! shares one with others; users who begin in a cell share a server behind a link of its own, wherever
+//! they go. Uplink radio is a delay. A handover (3GPP TS 36.300, section 10.1.2) forwards what still comes to the old base
 //! station, and lets what comes to the new one wait for that.
 
 use std::cmp::Ordering;
@@ -23,7 +23,7 @@ use crate::world::Host;
 /// See the module.
 pub(crate) struct Mobile {
     radio: Downlink<Datagram>,
-    /// Between each base station and the gateway.
+    /// Between base stations and the gateway.
     access: Vec<Link<Datagram>>,
     /// Between the gateway and each server.
     wide: Vec<Link<Datagram>>,
@@ -96,7 +96,8 @@ impl Mobile {
             let one = |_| Link::new(spec, traces, seeds.next_u64());
             (0..count).map(one).collect::<Result<Vec<_>, _>>()
         };
-        let (access_links, wide) = (beside(access, CELLS)?, beside(wide, cells.servers as usize)?);
+        let (access_links, wide) =
+            (beside(access, cells.links as usize)?, beside(wide, cells.servers as usize)?);
         let homes: Vec<usize> = (0..cells.total() as usize).map(|user| user % CELLS).collect();
         let user = |home: &usize| Subscriber {
             server: home % cells.servers as usize,
@@ -145,11 +146,14 @@ impl Mobile {
             }
             (ENB, Way::Up) => {
                 packet.tunnel = TUNNEL;
-                (&mut self.access, self.radio.cell_of(packet.ue))
+                let link = self.radio.cell_of(packet.ue) % self.access.len();
+                (&mut self.access, link)
             }
             (MEC, Way::Down) => {
                 packet.tunnel = TUNNEL;
-                (&mut self.access, user.route)
+                packet.cell = user.route as u8;
+                let link = user.route % self.access.len();
+                (&mut self.access, link)
             }
             _ => (&mut self.wide, user.server),
         };
@@ -206,15 +210,15 @@ impl Mobile {
 
     /// What comes out of a tunnel.
     fn tunnelled(&mut self, now: Time, lane: usize) -> Option<(Host, Datagram)> {
-        let (cell, way) = unlane(lane);
+        let (link, way) = unlane(lane);
         loop {
-            let (_, mut packet) = self.access[cell].dequeue(way, now)?;
+            let (_, mut packet) = self.access[link].dequeue(way, now)?;
             packet.tunnel = 0;
             if way == Way::Up {
                 return Some((MEC, packet));
             }
             let user = &self.users[packet.ue as usize];
-            let is_here = self.radio.cell_of(packet.ue) == cell;
+            let is_here = self.radio.cell_of(packet.ue) == usize::from(packet.cell);
             let at = if is_here { user.fresh } else { now + self.x2 }.max(user.moving);
             if at <= now {
                 return Some((ENB, packet));

@@ -94,6 +94,22 @@ fn connections_survive_handovers_wherever_they_are_split() {
     }
 }
 
+/// What goes to a base station comes to that one over a link for all as well, and waits for what goes to
+/// others.
+#[test]
+fn base_stations_may_share_a_link() {
+    let run = |links: u32| {
+        let cells = format!("users = 3\nlinks = {links}\nradio = {{ speed = '120 km/h' }}");
+        measure(&cell(&cells, BULK), Variant::Midspan, 5)
+    };
+    let (each, shared) = (run(7), run(1));
+    let served = |run: &Measurement| run.flows_bps.iter().filter(|bps| **bps > 100e3).count();
+    assert!(served(&shared) >= 19, "{:?}", shared.flows_bps);
+    let waited = |run: &Measurement| run.links[1].down.delay.as_ref().unwrap().mean_us;
+    assert!(waited(&shared) > 1.5 * waited(&each), "{} {}", waited(&shared), waited(&each));
+    assert!(shared.links[1].down.bytes_out as f64 * 8.0 / shared.measured_s < 100.1e6);
+}
+
 #[test]
 fn the_seed_decides_everything() {
     let spec = cell("users = 2\nsplit = 'both'\nradio = { speed = '60 km/h' }", BULK);

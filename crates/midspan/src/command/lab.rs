@@ -10,7 +10,7 @@ use midspan_lab::experiment::{Experiment, read_traces};
 use midspan_lab::results::Results;
 use midspan_lab::sweep::Selection;
 use midspan_report::compare::{self, Compared};
-use midspan_report::{Report, Terminal};
+use midspan_report::{Report, Terminal, beside};
 use midspan_scenario::record::{Backend, Variant};
 use midspan_scenario::summary::Summary;
 use midspan_scenario::{Scenario, reference};
@@ -33,14 +33,18 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         results: PathBuf,
     },
-    /// Hold results against reference curves, cell by cell
+    /// Hold results against reference curves, or simulated ones against live ones, cell by cell
     Compare {
-        /// Folders that `lab run` made of scenarios under scenarios/reference
+        /// Folders that `lab run` made: with --reference of scenarios under scenarios/reference, with
+        /// --with one of any scenario
         #[arg(required = true, value_name = "DIR")]
         results: Vec<PathBuf>,
         /// Reference curves (CSV)
         #[arg(long, value_name = "FILE")]
-        reference: PathBuf,
+        reference: Option<PathBuf>,
+        /// Folder of the same scenario, such as the live one of a simulated one
+        #[arg(long, value_name = "DIR", conflicts_with_all = ["reference", "out"])]
+        with: Option<PathBuf>,
         /// Page to write [default: comparison.html in the first folder]
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
@@ -102,7 +106,13 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Run(arguments) => run_file(arguments),
         Command::Check { files } => check(&files),
         Command::Report { results } => report(&results),
-        Command::Compare { results, reference, out } => compare(&results, &reference, out),
+        Command::Compare { results, reference, with, out } => match (reference, with) {
+            (Some(reference), _) => compare(&results, &reference, out),
+            (None, Some(with)) => hold(&results, &with),
+            (None, None) => Err(BadInput::because(
+                "nothing to compare with; give `--reference FILE` or `--with DIR`",
+            )),
+        },
     }
 }
 
@@ -207,6 +217,21 @@ fn compare(directories: &[PathBuf], reference: &Path, out: Option<PathBuf>) -> R
     let out = out.unwrap_or_else(|| directories[0].join("comparison.html"));
     std::fs::write(&out, page).with_context(|| format!("cannot write {}", out.display()))?;
     println!("\nReport: {}", out.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Holds one folder against another of the same scenario.
+fn hold(directories: &[PathBuf], with: &Path) -> Result<ExitCode> {
+    let [directory] = directories else {
+        return Err(BadInput::because("`--with` holds one folder against another; give one"));
+    };
+    let ((results, text), (others, _)) = (open(directory)?, open(with)?);
+    let parsed = parse_kept(directory, &text)?;
+    let scenario = version_of(&parsed, &results)?;
+    let theirs = Summary::of(scenario, others.records())
+        .map_err(|error| BadInput::because(format!("{}: {error}", with.display())))?;
+    let ours = Summary::of(scenario, results.records())?;
+    print!("{}", beside::text(scenario, &ours, &theirs, terminal()));
     Ok(ExitCode::SUCCESS)
 }
 

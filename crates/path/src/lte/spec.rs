@@ -26,6 +26,9 @@ pub struct LteSpec {
     pub outer_load: Share,
     /// How cells share their band. Default proportional fair.
     pub scheduler: Scheduler,
+    /// Over how long proportional fairness takes its mean rates. Default 200 ms, ours.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub averaging: Span,
     /// Most bytes of a user's that wait in its cell, or on the air: a packet that would not fit whole is
     /// dropped. Default 512 KiB, ours.
     pub buffer: ByteSize,
@@ -52,12 +55,20 @@ impl Default for LteSpec {
             speed: Speed::from_metres_per_hour(3000),
             outer_load: Share::ONE,
             scheduler: Scheduler::default(),
+            averaging: AVERAGING,
             buffer: ByteSize::from_bytes(512 * 1024),
             uplink: Span::from_millis(10),
             interruption: Span::from_millis(50),
             x2: Span::from_millis(20),
         }
     }
+}
+
+const AVERAGING: Span = Span::from_millis(200);
+
+/// Files from before there was the key keep their digest.
+fn is_usual(averaging: &Span) -> bool {
+    *averaging == AVERAGING
 }
 
 impl LteSpec {
@@ -72,6 +83,9 @@ impl LteSpec {
         }
         if self.buffer < ByteSize::from_bytes(1500) {
             return refuse("buffer", "a user's buffer holds a packet at least: `1500 B` or more");
+        }
+        if !(Span::from_millis(10)..=Span::from_secs(10)).contains(&self.averaging) {
+            return refuse("averaging", "means are taken over `10 ms` to `10 s`");
         }
         if self.shadowing > Decibels::from_hundredths(2000) || self.shadowing < Decibels::default()
         {

@@ -23,9 +23,6 @@ const BANDWIDTH: Frequency = Frequency::from_hz(9_000_000);
 /// Milliseconds from a report of the channel to the next.
 pub(super) const REPORT: u64 = 5;
 
-/// Milliseconds over which proportional fairness takes its mean rates. Ours.
-const WINDOW: f64 = 200.0;
-
 /// Share of blocks that shall fail at first, and by how many decibels one that did lowers the next
 /// (outer loop link adaptation: A. Sampath, P. S. Kumar and J. M. Holtzman, "On setting reverse link
 /// target SIR in a CDMA system", VTC 1997). The bounds are ours.
@@ -83,6 +80,8 @@ pub(super) struct User<P> {
     pub(super) reported: [f64; POINTS],
     /// Decibels by which the cell corrects what it knows.
     pub(super) correction: f64,
+    /// Milliseconds over which a mean is taken.
+    window: f64,
     /// Mean bits of a millisecond, and until when it is told.
     average: f64,
     averaged: u64,
@@ -124,6 +123,7 @@ impl<P: Packet> User<P> {
             looked: None,
             reported: [0.0; POINTS],
             correction: 0.0,
+            window: spec.averaging.as_millis_f64(),
             average: 0.0,
             averaged: 0,
         }
@@ -192,7 +192,7 @@ impl<P: Packet> User<P> {
     pub(super) fn average(&mut self, now: u64) -> f64 {
         let passed = u32::try_from(now - self.averaged).unwrap_or(u32::MAX);
         if passed > 0 {
-            self.average *= to_the_power(1.0 - 1.0 / WINDOW, passed);
+            self.average *= to_the_power(1.0 - 1.0 / self.window, passed);
             self.averaged = now;
         }
         self.average
@@ -200,7 +200,7 @@ impl<P: Packet> User<P> {
 
     /// It gets so many bits in this millisecond.
     pub(super) fn count(&mut self, bits: f64) {
-        self.average += bits / WINDOW;
+        self.average += bits / self.window;
     }
 
     /// A block was received at first, or was not.
@@ -307,5 +307,9 @@ mod tests {
         user.count(1000.0);
         assert_eq!(user.average(0), 5.0);
         assert!((user.average(200) - 5.0 * 0.367).abs() < 0.01);
+        let spec = LteSpec { averaging: Span::from_millis(400), ..LteSpec::default() };
+        let (mut slower, _) = self::user(&spec, 1);
+        slower.count(1000.0);
+        assert!((slower.average(400) - 2.5 * 0.367).abs() < 0.01);
     }
 }

@@ -263,6 +263,10 @@ fn cells(spec: &CellSpec) -> Option<Problem> {
         let what = format!("{} servers; there are from 1 to {CELLS}", cells.servers);
         return problem(&["cells", "servers"], what);
     }
+    if !(1..=CELLS as u32).contains(&cells.links) {
+        let what = format!("{} links to base stations; there are from 1 to {CELLS}", cells.links);
+        return problem(&["cells", "links"], what);
+    }
     if let Err((key, what)) = cells.radio.check() {
         return problem(&["cells", "radio", key], what);
     }
