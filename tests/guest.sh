@@ -1,0 +1,87 @@
+# shellcheck shell=sh
+# What tests in a virtual machine with another Linux have in common. Sourced, with `version` set: that of a
+# Debian kernel package. They are skipped, and say so, where it is not to be had.
+
+# The modules that tests, or the kernel for them, may ask for.
+modules="net lib crypto drivers/net"
+
+# Seconds until the guest counts as hung. It is emulated (a virtual machine often has no KVM), and a
+# tenth as fast.
+patience=1500
+
+# prepare: the kernel, an empty root for the guest, and a folder that goes when the script ends.
+prepare() {
+    skip_without qemu-system-x86_64 busybox dpkg-deb apt-get
+    cache=${CARGO_TARGET_DIR-target}/kernel/$version
+    kernel=$cache/unpacked
+    [ -e "$kernel/complete" ] || fetch_kernel
+    release=$(basename "$kernel"/lib/modules/*)
+    build=$(mktemp -d)
+    trap 'rm -rf "$build"' EXIT
+    trap 'exit 1' INT TERM
+    root=$build/root
+    mkdir -p "$root"/bin "$root"/sbin "$root"/proc "$root"/sys "$root"/dev "$root"/tmp
+    add_program "$(command -v busybox)" "$root/bin/busybox"
+    for part in $modules; do
+        mkdir -p "$root/lib/modules/$release/kernel/$part"
+        cp -r "$kernel/lib/modules/$release/kernel/$part/." "$root/lib/modules/$release/kernel/$part"
+    done
+    cp "$kernel/lib/modules/$release"/modules.builtin* "$kernel/lib/modules/$release/modules.order" \
+        "$root/lib/modules/$release/"
+    busybox depmod -b "$root" "$release"
+}
+
+skip() {
+    echo "${0##*/}: skipped: $1" >&2
+    exit 0
+}
+
+skip_without() {
+    for program in "$@"; do
+        command -v "$program" >/dev/null || skip "no $program"
+    done
+    [ "$(uname -m)" = x86_64 ] || skip "not an x86_64"
+}
+
+fetch_kernel() {
+    package=$(apt-cache pkgnames "linux-image-$version." | grep -E '[0-9]-cloud-amd64$' |
+        sort -V | tail -n 1)
+    [ -n "$package" ] || skip "no kernel package of Linux $version is to be had"
+    rm -rf "$cache"
+    mkdir -p "$cache"
+    echo "fetching $package" >&2
+    # As root apt would want a user of its own to be able to write here.
+    (cd "$cache" && apt-get -qq -o APT::Sandbox::User=root download "$package") ||
+        skip "$package cannot be fetched"
+    dpkg-deb -x "$cache"/*.deb "$kernel"
+    touch "$kernel/complete"
+}
+
+# executable CARGO-COMMAND...: builds, and prints the path of the program.
+executable() {
+    cargo "$@" --locked --message-format=json >"$build/built" || return
+    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$build/built" | tail -n 1
+}
+
+# add_program FROM TO: with the libraries that it is linked to, and without what only debuggers read.
+add_program() {
+    mkdir -p "$(dirname "$2")"
+    strip -o "$2" "$1" 2>/dev/null || cp "$1" "$2"
+    chmod +x "$2"
+    ldd "$1" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^[[:space:]]*\(\/[^ ]*\) (.*/\1/p' |
+        while read -r library; do
+            mkdir -p "$root$(dirname "$library")"
+            cp -n -L "$library" "$root$library"
+        done
+}
+
+# boot: what the guest says, until it ends.
+boot() {
+    (cd "$root" && find . | busybox cpio -o -H newc 2>/dev/null) >"$build/initrd"
+    echo "booting Linux $release" >&2
+    timeout "$patience" qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 1536 \
+        -kernel "$kernel/boot/vmlinuz-$release" -initrd "$build/initrd" \
+        -append "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off random.trust_cpu=on" \
+        -display none -vga none -monitor none -serial stdio -nic none -no-reboot </dev/null |
+        tr -d '\r'
+}
