@@ -162,7 +162,7 @@ fn tcp_me_hears_a_base_station() {
             [path.access]
             up = [{up} {{ delay = "10 ms" }}]
             down = [
-                {{ loss = {{ share = "2 %" }} }},
+                {{ loss = {{ share = "5 %" }} }},
                 {{ radio = {{ rate = "250 kbit/s", modulation = "qpsk 1/2", channel = {{
                    frequency = "2.5 GHz", bandwidth = "5 MHz", distance = "1 km", power = "70 dBm" }} }} }},
                 {{ delay = "10 ms" }},

@@ -187,6 +187,19 @@ fn two_losses_of_twelve_without_sack() {
     }
 }
 
+/// RFC 3042 and RFC 6937: the first two duplicate acknowledgements let a new segment go each, the third the
+/// repetition of what is lost, and nothing else.
+#[test]
+fn the_third_duplicate_without_sack_repairs_alone() {
+    let mut sender = Sender::new(Config { tcp_sack: false, ..Config::default() }, millis(100));
+    assert_eq!(sender.write(20_000).len(), 10);
+    assert_eq!(sender.ack(millis(110), 0, &[]), [(10_000, 1000)]);
+    assert_eq!(sender.ack(millis(10), 0, &[]), [(11_000, 1000)]);
+    assert_eq!(sender.ack(millis(10), 0, &[]), [(0, 1000)]);
+    let info = sender.endpoint.info();
+    assert_eq!((info.state, info.in_flight), (State::Recovery, 9));
+}
+
 /// Without SACK there are no tail loss probes (RFC 8985, section 7): the timeout repairs.
 #[test]
 fn a_lost_tail_without_sack_waits_for_the_timeout() {

@@ -113,7 +113,9 @@ impl Acks {
         self.last_data = now;
     }
 
-    /// A data segment was dealt with. `enough`: more than a full segment waits to be acknowledged.
+    /// A data segment was dealt with. `enough`: more than a full segment waits to be acknowledged; `rtt`: this
+    /// host's own smoothed round-trip time, 0 if it has none yet. No acknowledgement waits for longer than
+    /// that, as the sender would take it for lost.
     pub(super) fn decide(&mut self, now: Time, enough: bool, holes: bool, nxt: u64, rtt: Span) {
         if !self.due || self.now {
             return;
@@ -121,7 +123,11 @@ impl Acks {
         if enough || (self.quick > 0 && !self.replying) {
             self.now = true;
         } else if !holes {
-            let wait = self.interval.unwrap_or(LEAST_DELAY).clamp(LEAST_DELAY, MOST_DELAY);
+            let most = match rtt {
+                Span::ZERO => MOST_DELAY,
+                known => known.clamp(LEAST_DELAY, MOST_DELAY),
+            };
+            let wait = self.interval.unwrap_or(LEAST_DELAY).clamp(LEAST_DELAY, most);
             self.delayed.get_or_insert(crate::strikes(now, wait));
         } else {
             self.compress(now, nxt, rtt);
@@ -192,5 +198,40 @@ impl Acks {
         self.delayed = None;
         self.compressed = 0;
         self.compressed_until = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Segments that come ever later lengthen the wait for the next one, but to no more than this host's own
+    /// round-trip time.
+    #[test]
+    fn an_acknowledgement_waits_for_no_longer_than_a_round_trip() {
+        let waits = |rtt: Span| {
+            let mut acks = Acks::new(&Config::default());
+            let mut now = Time::ZERO + Span::from_secs(1);
+            let mut longest = Span::ZERO;
+            for _ in 0..60 {
+                acks.data_came(now, 1448, 1448, 65_536);
+                acks.due();
+                acks.decide(now, false, false, 0, rtt);
+                if let Some(at) = acks.deadline().filter(|_| !acks.must_send(now)) {
+                    longest = longest.max(at.since(now));
+                    acks.on_timer(at, Span::from_millis(300));
+                    now = at;
+                }
+                assert!(acks.must_send(now));
+                acks.sent();
+                now += Span::from_millis(80);
+            }
+            longest
+        };
+        // Timers strike at a tick, and not before their time.
+        let tick = crate::TICK * 2;
+        assert!(waits(Span::from_millis(70)) <= Span::from_millis(70) + tick);
+        assert!(waits(Span::from_millis(5)) <= LEAST_DELAY + tick, "but for 40 ms at least");
+        assert!(waits(Span::ZERO) > Span::from_millis(150), "it knows of no round trip");
     }
 }

@@ -118,8 +118,9 @@ impl Window {
         if free < u64::from(self.mss).min(self.limit / 2).max(1) {
             return remaining;
         }
+        // Rounded up, or what remains would shrink.
         let step = 1 << self.scale;
-        free.next_multiple_of(step).min(u64::from(u16::MAX) << self.scale).max(remaining)
+        free.max(remaining).next_multiple_of(step).min(u64::from(u16::MAX) << self.scale)
     }
 
     /// Advertises it: the field to send.
@@ -184,6 +185,20 @@ impl Window {
 mod tests {
     use super::*;
     use crate::Memory;
+
+    /// RFC 9293, 3.8.6: whatever is held and however little has come, the end of the window stays or moves on.
+    #[test]
+    fn the_window_never_shrinks() {
+        let mut window = Window::new(&Config::default());
+        let (mut nxt, mut edge) = (1, 0);
+        for step in 0..500_u64 {
+            let field = window.advertise(nxt, step % 7 * 9_000);
+            let end = nxt + (u64::from(field) << window.scale());
+            assert!(end >= edge, "step {step}: from {edge} to {end}");
+            edge = end;
+            nxt += (step * 37 % 1448).min(edge - nxt);
+        }
+    }
 
     /// A buffer of 1 MB is a window of half as many bytes; what it holds out of order takes half of its
     /// length off that.

@@ -77,10 +77,10 @@ impl Sender {
         };
         let mut news = News { ece: ack.ece, ..News::default() };
         self.new_data_first = false;
-        if ack.ack >= self.una && ack.edge != self.edge {
-            // What an older acknowledgement says of the window is out of date.
+        // What an older acknowledgement says of the window is out of date.
+        if ack.ack >= self.una && ack.edge > self.edge {
             news.window_update = true;
-            self.edge = self.edge.max(ack.edge);
+            self.edge = ack.edge;
         }
         self.take_sacks(now, ack, &before, &mut news);
         if ack.ack > self.una {
@@ -261,12 +261,13 @@ impl Sender {
         let ever_lost = self.board.ever_lost();
         let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
         let rate = self.deliveries.sample(now, min_rtt, ever_lost);
-        let acked = sample.acked;
+        // Also what a duplicate acknowledgement has told of since.
+        let acked = self.deliveries.total() - before.delivered;
         let lost = (ever_lost - before.ever_lost) as u32;
         if acked > 0 || (lost > 0 && self.owns_rate()) {
             let cwnd_limited = self.is_window_limited() && self.may_grow(news);
             let connection = self.connection(now);
-            self.control.on_ack(&connection, &Sample { rate, cwnd_limited, ..sample });
+            self.control.on_ack(&connection, &Sample { acked, rate, cwnd_limited, ..sample });
         }
         if self.is_reducing() && !self.owns_rate() {
             self.reduce_window(acked, lost, news.advanced);
