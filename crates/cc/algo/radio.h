@@ -52,6 +52,7 @@ struct radio {
 	u32 rtt_us;                /* least of this round; 0: none yet */
 	u32 last_rtt_us;           /* of the round before; 0: there was none */
 	u32 lost;                  /* at the last acknowledgement */
+	u32 delivered_ce;          /* then, too */
 	u32 reduced_until;         /* `snd_nxt` when the window was reduced */
 	u32 much_round;            /* since this round what is lost is counted, against these numbers */
 	u32 much_delivered;
@@ -145,22 +146,26 @@ CC_INLINE void radio_init(struct radio *radio, struct cc *cc)
 {
 	radio->round_ends = radio->much_delivered = cc->delivered;
 	radio->lost = radio->much_lost = cc->lost;
+	radio->delivered_ce = cc->delivered_ce;
 	cc->pacing_rate = 0;
 }
 
 CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc_sample *sample)
 {
-	int lost = cc->lost != radio->lost;
+	int lost = cc->lost != radio->lost, marked = cc->delivered_ce != radio->delivered_ce;
 	enum radio_cause cause = RADIO_CHANCE;
 
 	radio->lost = cc->lost;
+	radio->delivered_ce = cc->delivered_ce;
 	radio_observe(radio, cc, sample);
 	cubic_measure(&radio->cubic, cc, sample);
 	if (radio->reducing && !before(cc->snd_una, radio->reduced_until)) {
 		radio->reducing = 0;
 		cc->cwnd = cc_window(cc, cc->ssthresh);
 	}
-	if (lost)
+	if (marked)
+		cause = RADIO_CONGESTION;
+	else if (lost)
 		cause = radio_cause(radio, cc);
 	if (cause != RADIO_CHANCE && !radio->reducing && cc->state != CC_LOSS)
 		radio_reduce(radio, cc, cause);
@@ -200,12 +205,21 @@ CC_INLINE u32 radio_undo(struct radio *radio, struct cc *cc)
 	return max32(cc->cwnd, radio->prior_cwnd);
 }
 
+/* A tail loss probe has repaired a loss that was never held one (RFC 8985, 7.4.2), and which may be chance as any
+ * other; or the packet was marked, which `radio_control` sees. */
+CC_INLINE void radio_tail_lost(struct radio *radio, struct cc *cc)
+{
+	enum radio_cause cause = radio_cause(radio, cc);
+
+	if (cause != RADIO_CHANCE && !radio->reducing)
+		radio_reduce(radio, cc, cause);
+}
+
 CC_INLINE void radio_event(struct radio *radio, struct cc *cc, enum cc_event event)
 {
-	if (event == CC_STATE && cc->state == CC_CWR && !radio->reducing) {
-		radio_reduce(radio, cc, RADIO_CONGESTION);
-	} else if (event == CC_STATE && cc->state == CC_LOSS) {
+	if (event == CC_STATE && cc->state == CC_CWR)
+		radio_tail_lost(radio, cc);
+	else if (event == CC_STATE && cc->state == CC_LOSS)
 		radio_time_out(radio, cc);
-	}
 	cubic_event(&radio->cubic, cc, event);
 }

@@ -106,8 +106,28 @@ fn who_loses_much_gives_way() {
 #[test]
 fn marked_congestion_is_cubics() {
     let mut sender = sender(1000, BASE);
+    sender.connection.delivered_ce += 1;
     sender.control.on_reduction(&sender.connection, State::Cwr);
+    sender.control.on_ack(&sender.connection, &sender.sample);
     assert_eq!(sender.control.ssthresh(), 700);
+    // Once in a round trip.
+    sender.connection.delivered_ce += 1;
+    sender.control.on_ack(&sender.connection, &sender.sample);
+    assert_eq!(sender.control.ssthresh(), 700);
+}
+
+/// RFC 8985, 7.4.2: the stack reduces when a tail loss probe has repaired the tail. Without a queue that was chance.
+#[test]
+fn a_lost_tail_without_a_queue_takes_nothing() {
+    let tail_lost = |rtt| {
+        let mut sender = sender(1000, rtt);
+        sender.control.on_reduction(&sender.connection, State::Cwr);
+        sender.control.on_reduced(&sender.connection, State::Open);
+        (sender.control.cwnd(), sender.control.ssthresh())
+    };
+    let (cwnd, ssthresh) = tail_lost(BASE);
+    assert!(cwnd >= 1000 && ssthresh >= 1000, "{cwnd}, {ssthresh}");
+    assert_eq!(tail_lost(Span::from_millis(60)).1, 700);
 }
 
 #[test]
