@@ -21,6 +21,7 @@ midspan-steer --lib
 midspan-ccload --test=kernel
 midspan-ccload --test=marks
 midspan-relay --test=e2e steer:: vlan:: accounts:: confirm::
+midspan --test=assist_fallback
 TEXT
 }
 
@@ -35,6 +36,9 @@ main() {
     done
     program=$(executable build -p midspan "$@")
     add_program "$program" "$root/bin/midspan"
+    # Where tests of the program itself look for it.
+    mkdir -p "$root$(dirname "$program")"
+    ln -s /bin/midspan "$root$program"
     programs | while read -r package target filters; do
         name=$package-${target##*[-=]}
         program=$(executable test --no-run -p "$package" "$target" "$@")

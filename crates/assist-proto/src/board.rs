@@ -26,22 +26,25 @@ struct Known {
 /// What a host wants of the links that it sends over, beside the paper's equation 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// How long the link of a UE can go on from its queue without hearing of the sender. Zero, the
-    /// paper's, keeps the queue shortest; a period of the feedback uses the link fully, since
+    /// How long the link of a UE can go on from its queue without hearing of the sender. Zero is the
+    /// paper's; 5 ms unless told otherwise; a period of the feedback uses the link fully, since
     /// feedback tells how much it carries in a period, and not when.
     pub standing_queue: Span,
-    /// The rate to send at, in percent of the bandwidth: 100 in the paper. A little less lets a queue
-    /// go that has come up; more fills the one that is wanted.
+    /// The rate to send at, in percent of the bandwidth: 100 in the paper, 99 unless told otherwise. A
+    /// little less lets a queue go that has come up; more fills the one that is wanted.
     pub pace_percent: u32,
 }
 
 impl Default for Target {
     fn default() -> Self {
-        Target { standing_queue: Span::ZERO, pace_percent: 100 }
+        Target { standing_queue: Span::from_millis(5), pace_percent: 99 }
     }
 }
 
 impl Target {
+    /// Equation 1 alone, as in the paper.
+    pub const PAPER: Target = Target { standing_queue: Span::ZERO, pace_percent: 100 };
+
     /// What this can be: a fault, or None.
     pub fn fault(&self) -> Option<&'static str> {
         if self.standing_queue > Span::from_secs(1) {
@@ -220,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_papers_target_is_no_queue_and_the_bandwidth() {
-        let entry = Board::default().update(update(NOW, 9, 1), Span::ZERO).unwrap();
+        let entry = Board::new(Target::PAPER).update(update(NOW, 9, 1), Span::ZERO).unwrap();
         assert_eq!((entry.queue, entry.pace), (ByteSize::from_bytes(0), 256));
         let fault = |target: Target| target.fault();
         assert_eq!(fault(Target::default()), None);

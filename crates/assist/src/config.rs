@@ -103,10 +103,10 @@ pub struct AgentConfig {
     #[serde(default)]
     pub min_rtt: MinRttFrom,
     /// See [`Target::standing_queue`].
-    #[serde(default = "no_queue")]
+    #[serde(default = "standing_queue")]
     pub standing_queue: Span,
     /// See [`Target::pace_percent`].
-    #[serde(default = "whole")]
+    #[serde(default = "pace_percent")]
     pub pace_percent: u32,
     /// The folder in which the map for the congestion controls is pinned.
     #[serde(default = "pins")]
@@ -166,11 +166,11 @@ fn period() -> Span {
     Span::from_millis(50)
 }
 
-fn no_queue() -> Span {
+fn standing_queue() -> Span {
     Target::default().standing_queue
 }
 
-fn whole() -> u32 {
+fn pace_percent() -> u32 {
     Target::default().pace_percent
 }
 
@@ -200,8 +200,8 @@ impl AgentConfig {
             distance: None,
             flows: FlowsFrom::default(),
             min_rtt: MinRttFrom::default(),
-            standing_queue: no_queue(),
-            pace_percent: whole(),
+            standing_queue: standing_queue(),
+            pace_percent: pace_percent(),
             pins: pins(),
             control: None,
             identity,

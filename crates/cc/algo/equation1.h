@@ -22,10 +22,18 @@ CC_INLINE u64 equation1_payload(const struct cc *cc, u64 bytes)
 	return mul_div(bytes, cc->mss, (u64)cc->mss + NATCP_HEADERS);
 }
 
-/* The pacing rate: the bandwidth in payload, or the part or multiple of it that is wanted. */
+/* 1/B of it: the part of one of the flows that share the link. */
+CC_INLINE u64 equation1_share(const struct cc_feedback *feedback, u64 whole)
+{
+	return mul_div(whole, 256, feedback->fairness ? feedback->fairness : 256);
+}
+
+/* The pacing rate: this flow's part of the bandwidth in payload, or the part or multiple of that which is
+ * wanted. The paper paces each flow at the whole; then windows of several flows that open together meet in
+ * the queue. */
 CC_INLINE u64 equation1_rate(const struct cc *cc, const struct cc_feedback *feedback)
 {
-	u64 rate = equation1_payload(cc, feedback->bandwidth);
+	u64 rate = equation1_share(feedback, equation1_payload(cc, feedback->bandwidth));
 
 	if (feedback->pace)
 		rate = mul_div(rate, feedback->pace, 256);
@@ -37,10 +45,9 @@ CC_INLINE u64 equation1_rate(const struct cc *cc, const struct cc_feedback *feed
 CC_INLINE u32 equation1_window(const struct cc *cc, const struct cc_feedback *feedback)
 {
 	u32 min_rtt_us = feedback->min_rtt_us ? feedback->min_rtt_us : cc->min_rtt_us;
-	u32 fairness = feedback->fairness ? feedback->fairness : 256;
 	u64 rate = equation1_payload(cc, feedback->bandwidth);
-	u64 share = mul_div(mul_sat(rate, NATCP_ALPHA), 256, fairness);
-	u64 queue = mul_div(equation1_payload(cc, feedback->queue), 256, fairness);
+	u64 share = equation1_share(feedback, mul_sat(rate, NATCP_ALPHA));
+	u64 queue = equation1_share(feedback, equation1_payload(cc, feedback->queue));
 	u64 packets = min64(cc_bdp(cc, share, min_rtt_us), CC_CWND_MOST);
 
 	packets += queue / max32(cc->mss, 1);

@@ -22,7 +22,7 @@ struct natcp {
 
 CC_INLINE void natcp_init(struct natcp *natcp, struct cc *cc)
 {
-	cc->pacing_rate = cc_usual_rate(cc);
+	cc->pacing_rate = 0;
 }
 
 CC_INLINE void natcp_follow(struct natcp *natcp, struct cc *cc, const struct cc_feedback *feedback)
@@ -39,8 +39,8 @@ CC_INLINE void natcp_follow(struct natcp *natcp, struct cc *cc, const struct cc_
 }
 
 /* On its own from here: not on a curve from before, and with slow start up to what the link has lately carried
- * without a queue, half of the widest window (equation 1, alpha = 2). The last word may have come in an outage, out of whose window of a few packets growth packet by packet
- * would take long after the link is back. */
+ * without a queue, half of the widest window (equation 1, alpha = 2). The last word may have come in an outage,
+ * out of whose window of a few packets growth packet by packet would take long after the link is back. */
 CC_INLINE void natcp_fall_back(struct natcp *natcp, struct cc *cc)
 {
 	natcp->assisted = 0;
@@ -62,7 +62,9 @@ CC_INLINE void natcp_control(struct natcp *natcp, struct cc *cc, const struct cc
 		cc->cwnd = prr_window(&natcp->prr, cc, sample);
 	else if (cc->state != CC_CWR && cc->state != CC_RECOVERY)
 		cubic_grow(&natcp->cubic, cc, sample);
-	cc->pacing_rate = cc_usual_rate(cc);
+	/* As CUBIC, which is not paced. After an outage the smoothed round trip is still of it, and a rate made of
+	 * that would hold the sender back for seconds. */
+	cc->pacing_rate = 0;
 }
 
 /* Feedback holds from the next packet on: on a slow link the next acknowledgement is a period away. That

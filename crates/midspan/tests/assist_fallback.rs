@@ -48,7 +48,7 @@ impl Loaded {
         match controls.load(algorithm, &options) {
             Ok(_) => Some(Loaded { controls, folder, name }),
             Err(error @ (Error::NotPermitted | Error::NoBtf | Error::NoBpffs { .. })) => {
-                eprintln!("skipped: {error}");
+                common::skip(&error.to_string());
                 None
             }
             Err(error) => panic!("{error}"),

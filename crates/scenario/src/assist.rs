@@ -32,12 +32,12 @@ pub struct Assist {
     #[serde(default = "nothing")]
     pub uplink_packet: ByteSize,
     /// How long the UE's link is to have something to carry without hearing of the sender, at most 1 s.
-    /// Zero, the paper's, if absent.
-    #[serde(default)]
+    /// 5 ms if absent; zero is the paper's.
+    #[serde(default = "short")]
     pub standing_queue: Span,
-    /// The rate that senders send at, in percent of the bandwidth, from 50 to 1000. The paper's 100 if
-    /// absent.
-    #[serde(default = "whole")]
+    /// The rate that senders send at, in percent of the bandwidth, from 50 to 1000. 99 if absent;
+    /// 100 is the paper's.
+    #[serde(default = "nearly_whole")]
     pub pace_percent: u32,
     /// When the base station falls silent, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,8 +144,12 @@ fn period() -> Span {
     Span::from_millis(50)
 }
 
-fn whole() -> u32 {
-    100
+fn short() -> Span {
+    Span::from_millis(5)
+}
+
+fn nearly_whole() -> u32 {
+    99
 }
 
 fn nothing() -> ByteSize {

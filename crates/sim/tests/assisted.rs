@@ -1,5 +1,6 @@
 //! NATCP and NACubic in virtual time, told by NetAssist of a synthetic cellular link.
 
+use midspan_assist_proto::Target;
 use midspan_path::{CellularSpec, Trace, Traces};
 use midspan_scenario::record::{CutRecord, Measurement, Variant};
 use midspan_scenario::{CellSpec, Direction, Scenario};
@@ -95,6 +96,24 @@ fn two_flows_share_the_ues_link_evenly() {
     assert!(jain > 0.98, "{jain}: {a} and {b}");
 }
 
+/// Each paces at its part: their windows do not open into the queue together.
+#[test]
+fn two_flows_make_little_more_of_a_queue_than_one() {
+    for control in ["natcp", "nacubic"] {
+        let of = |flows| delay(&measure(control, "feedback = 'oracle'", flows));
+        let (one, two) = (of(1), of(2));
+        assert!(two < 1.25 * one, "{control}: {two} and {one}");
+    }
+}
+
+#[test]
+fn a_scenario_that_says_nothing_wants_what_an_agent_wants_by_default() {
+    let spec = cell("natcp", "feedback = 'causal'", 1);
+    let assist = spec.assisted().unwrap();
+    let Target { standing_queue, pace_percent } = Target::default();
+    assert_eq!((assist.standing_queue, assist.pace_percent), (standing_queue, pace_percent));
+}
+
 #[test]
 fn the_relays_client_leg_is_told_too() {
     let of = |control: &str, feedback: &str| {
@@ -109,7 +128,7 @@ fn the_relays_client_leg_is_told_too() {
 #[test]
 fn a_standing_queue_uses_the_link_better() {
     let of = |more: &str| measure("natcp", &format!("feedback = 'causal'\n{more}"), 1);
-    let paper = of("");
+    let paper = of("standing_queue = '0 s'\npace_percent = 100");
     let standing = of("standing_queue = '50 ms'\npace_percent = 125");
     assert!(standing.goodput_bps > 1.03 * paper.goodput_bps);
     assert!((1.5..10.0).contains(&(delay(&standing) / delay(&paper))));

@@ -13,6 +13,7 @@ use midspan_assist::control::{self, Request};
 use midspan_assist::daemon::Error;
 use midspan_assist::tls::DevSet;
 use midspan_assist::{agent, daemon};
+use midspan_units::Span;
 use serde_json::Value;
 
 use super::{BadInput, log_to_stderr};
@@ -206,9 +207,9 @@ fn daemon_text(state: &Value) -> String {
             "{:20} {:>14} {:>10} {:>10} {:>10} {:>6}  {}, {}",
             string(&ue["ue"]),
             mbps(&ue["bandwidth_bps"]),
-            string(&ue["min_rtt"]),
+            time(&ue["min_rtt"]),
             ue["backlog"].as_u64().map_or("-".into(), |bytes| format!("{bytes} B")),
-            string(&ue["age"]),
+            time(&ue["age"]),
             ue["flows"].as_u64().map_or("-".into(), |flows| flows.to_string()),
             string(&ue["evidence"]),
             sessions.join(" "),
@@ -219,6 +220,7 @@ fn daemon_text(state: &Value) -> String {
 
 fn agent_text(state: &Value) -> String {
     let mut text = String::new();
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
     let _ = writeln!(
         text,
         "{:28} {:>6} {:>10} {:>9} {:>9}  last fault",
@@ -235,9 +237,9 @@ fn agent_text(state: &Value) -> String {
             "{:28} {:>6} {:>10} {:>9} {:>6} us  {}",
             string(&daemon["daemon"]),
             if daemon["connected"] == true { "yes" } else { "no" },
-            daemon["tally"]["accepted"],
+            number(&daemon["tally"]["accepted"]),
             refused.filter_map(|(_, count)| count.as_u64()).sum::<u64>(),
-            daemon["rtt_us"],
+            number(&daemon["rtt_us"]),
             string(&daemon["last_fault"]),
         );
     }
@@ -252,9 +254,9 @@ fn agent_text(state: &Value) -> String {
             "{:20} {:>14} {:>12} {:>6} {:>12}{}",
             string(&ue["ue"]),
             mbps(&ue["bandwidth_bps"]),
-            string(&ue["min_rtt"]),
-            ue["flows"],
-            string(&ue["age"]),
+            time(&ue["min_rtt"]),
+            ue["flows"].to_string(),
+            time(&ue["age"]),
             if ue["timed_out"] == true { "  timed out" } else { "" },
         );
     }
@@ -273,6 +275,12 @@ fn list(value: &Value) -> &[Value] {
 
 fn string(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
+}
+
+/// A time to a tenth of a millisecond.
+fn time(value: &Value) -> String {
+    let span = value.as_str().and_then(|text| text.parse::<Span>().ok());
+    span.map_or("-".into(), |span| format!("{:.1} ms", span.as_millis_f64()))
 }
 
 fn mbps(bits: &Value) -> String {
@@ -297,4 +305,39 @@ fn rnti(text: &str) -> Result<u32, String> {
         None => text.parse(),
     };
     number.map_err(|_| "must be a number such as 70 or 0x4601".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_agent_knows_stands_in_columns() {
+        let state = json!({
+            "daemons": [{
+                "daemon": "127.0.0.1:49460",
+                "connected": true,
+                "tally": { "accepted": 55, "missing": 1, "replayed": 2 },
+                "rtt_us": 155,
+            }],
+            "ues": [{
+                "ue": "10.45.0.2",
+                "bandwidth_bps": 12_000_000,
+                "min_rtt": "11.155782 ms",
+                "flows": 1.0,
+                "age": "1.542205283 s",
+                "timed_out": true,
+            }],
+        });
+        let expected = "\
+daemon                           up  datagrams   refused       RTT  last fault
+127.0.0.1:49460                 yes         55         2    155 us  -
+
+UE                         capacity       minRTT  flows          age
+10.45.0.2              12.00 Mbit/s      11.2 ms    1.0    1542.2 ms  timed out
+";
+        assert_eq!(agent_text(&state), expected);
+    }
 }

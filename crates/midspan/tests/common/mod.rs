@@ -29,9 +29,15 @@ pub(crate) fn program() -> &'static Path {
 pub(crate) fn can_run() -> bool {
     let can = midspan_sys::netns::Netns::create().is_ok() && has("nft");
     if !can {
-        eprintln!("skipped: needs root (or a user namespace) and nft");
+        skip("needs root (or a user namespace) and nft");
     }
     can
+}
+
+/// Says that a test is skipped, where that may be.
+pub(crate) fn skip(why: &str) {
+    assert!(std::env::var_os("MIDSPAN_TEST_NO_SKIP").is_none(), "{why}");
+    eprintln!("skipped: {why}");
 }
 
 /// Whether a program is installed; says so if not.
@@ -39,7 +45,7 @@ pub(crate) fn has(program: &str) -> bool {
     let found = Command::new("sh").args(["-c", "command -v \"$0\"", program]).output();
     let found = found.is_ok_and(|output| output.status.success());
     if !found {
-        eprintln!("skipped: {program} is not installed");
+        skip(&format!("{program} is not installed"));
     }
     found
 }
