@@ -98,6 +98,20 @@ static __always_inline enum cc_event event_of(enum tcp_ca_event event)
 	}
 }
 
+/* A threshold that no control answers with. Linux 6.18 was seen not to run a control's programs, once in some hundred
+ * recoveries that a timer began on a busy machine, and to take what was left on its stack for the answer. What it has sent
+ * then cannot be taken back, but the next program ends it. */
+#define MEND_THRESHOLD(algo, state, sk, cc)                                                        \
+	({                                                                                         \
+		struct tcp_sock *tp = TCP(sk);                                                     \
+                                                                                                   \
+		if ((cc).ssthresh > CC_SSTHRESH_INFINITE) {                                        \
+			(cc).ssthresh = tp->prior_ssthresh;                                        \
+			(cc).ssthresh = algo##_ssthresh(state, &(cc));                             \
+			tp->snd_ssthresh = (cc).ssthresh;                                          \
+		}                                                                                  \
+	})
+
 /* Programs of an algorithm, each calling one function of its header. */
 
 #define GLUE_INIT(algo)                                                                            \
@@ -195,8 +209,20 @@ static __always_inline enum cc_event event_of(enum tcp_ca_event event)
 		if (!state)                                                                        \
 			return;                                                                    \
 		cc.state = changed;                                                                \
+		MEND_THRESHOLD(algo, state, sk, cc);                                               \
 		algo##_event(state, &cc, CC_STATE);                                                \
 		answer(sk, &cc);                                                                   \
+	}
+
+/* For an algorithm that need not be told of states. */
+#define GLUE_MEND(algo)                                                                            \
+	SEC("struct_ops") void BPF_PROG(algo##_changed, struct sock *sk, __u8 changed)             \
+	{                                                                                          \
+		struct algo *state = STATE(algo, sk);                                              \
+		struct cc cc = connection(sk);                                                     \
+                                                                                                   \
+		if (state)                                                                         \
+			MEND_THRESHOLD(algo, state, sk, cc);                                       \
 	}
 
 /* The stack asks for the number of segments whenever it is about to send, and looks at window and rate
