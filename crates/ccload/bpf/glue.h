@@ -100,13 +100,13 @@ static __always_inline enum cc_event event_of(enum tcp_ca_event event)
 
 /* A threshold that no control answers with. Linux 6.18 was seen not to run a control's programs, once in some hundred
  * recoveries that a timer began on a busy machine, and to take what was left on its stack for the answer. What it has sent
- * then cannot be taken back, but the next program ends it. */
+ * then cannot be taken back; the next change of state that the control is told of ends it. */
 #define MEND_THRESHOLD(algo, state, sk, cc)                                                        \
 	({                                                                                         \
 		struct tcp_sock *tp = TCP(sk);                                                     \
                                                                                                    \
 		if ((cc).ssthresh > CC_SSTHRESH_INFINITE) {                                        \
-			(cc).ssthresh = tp->prior_ssthresh;                                        \
+			(cc).ssthresh = tp->prior_ssthresh ?: CC_SSTHRESH_INFINITE;                \
 			(cc).ssthresh = algo##_ssthresh(state, &(cc));                             \
 			tp->snd_ssthresh = (cc).ssthresh;                                          \
 		}                                                                                  \
