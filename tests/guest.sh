@@ -60,7 +60,10 @@ fetch_kernel() {
 # executable CARGO-COMMAND...: builds, and prints the path of the program.
 executable() {
     cargo "$@" --locked --message-format=json >"$build/built" || return
-    sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' "$build/built" | tail -n 1
+    # A test of a program has that built too, and either may be there first.
+    is_test=false
+    [ "$1" != test ] || is_test=true
+    sed -n '/"test":'$is_test'}/s/.*"executable":"\([^"]*\)".*/\1/p' "$build/built" | tail -n 1
 }
 
 # add_program FROM TO: with the libraries that it is linked to, and without what only debuggers read.

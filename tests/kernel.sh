@@ -19,7 +19,6 @@ programs() {
     cat <<'TEXT'
 midspan-steer --lib
 midspan-ccload --test=kernel
-midspan-ccload --test=marks
 midspan-relay --test=e2e steer:: vlan:: accounts:: confirm::
 midspan --test=assist_fallback
 TEXT

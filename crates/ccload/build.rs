@@ -1,30 +1,51 @@
-//! Compiles the BPF programs: one object for each `bpf/*.bpf.c`, and a list of them. It takes clang,
-//! and the headers that the C library comes with.
+//! Compiles the BPF programs: one object for each `bpf/*.bpf.c`, and a list of them, and those of the tests. It takes
+//! clang, and the headers that the C library comes with.
 
 use std::env;
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use libbpf_cargo::SkeletonBuilder;
 
+const SOURCES: &str = "bpf";
+const TEST_SOURCES: &str = "tests/bpf";
+
 fn main() -> Result<()> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    let mut list = String::from("&[\n");
+    for name in compile(SOURCES, &out)? {
+        writeln!(
+            list,
+            "({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.bpf.o\"))),"
+        )?;
+    }
+    list.push(']');
+    fs::write(out.join("objects.rs"), list)?;
+    compile(TEST_SOURCES, &out)?;
+    for read in [SOURCES, TEST_SOURCES, "../cc/algo"] {
+        println!("cargo:rerun-if-changed={read}");
+    }
+    Ok(())
+}
+
+/// The names of the programs in `folder`, each of which is an object in `out` now.
+fn compile(folder: &str, out: &Path) -> Result<Vec<String>> {
     let architecture = env::var("CARGO_CFG_TARGET_ARCH")?;
     let mut names = Vec::new();
-    for entry in fs::read_dir("bpf")? {
+    for entry in fs::read_dir(folder)? {
         let file = entry?.file_name().into_string().unwrap_or_default();
         names.extend(file.strip_suffix(".bpf.c").map(str::to_owned));
     }
     names.sort();
-    let mut list = String::from("&[\n");
     for name in &names {
         SkeletonBuilder::new()
-            .source(format!("bpf/{name}.bpf.c"))
+            .source(format!("{folder}/{name}.bpf.c"))
             .obj(out.join(format!("{name}.bpf.o")))
             .clang_args([
                 "-I../cc/algo",
+                &format!("-I{SOURCES}"),
                 // Where Debian and its kin keep <asm/types.h>.
                 &format!("-I/usr/include/{architecture}-linux-gnu"),
                 // Comparisons in 32 bits, which the verifier follows better than shifts.
@@ -37,16 +58,8 @@ fn main() -> Result<()> {
             ])
             .build()
             .with_context(|| {
-                format!("bpf/{name}.bpf.c cannot be compiled (is clang installed?)")
+                format!("{folder}/{name}.bpf.c cannot be compiled (is clang installed?)")
             })?;
-        writeln!(
-            list,
-            "({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.bpf.o\"))),"
-        )?;
     }
-    list.push(']');
-    fs::write(out.join("objects.rs"), list)?;
-    println!("cargo:rerun-if-changed=bpf");
-    println!("cargo:rerun-if-changed=../cc/algo");
-    Ok(())
+    Ok(names)
 }

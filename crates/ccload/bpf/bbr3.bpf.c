@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
+#define LOOKS_AT_THRESHOLD 0
 #include "rate.h"
 #include "glue.h"
 #include "bbr3.h"

@@ -98,17 +98,31 @@ static __always_inline enum cc_event event_of(enum tcp_ca_event event)
 	}
 }
 
-/* A threshold that no control answers with. Linux 6.18 was seen not to run a control's programs, once in some hundred
- * recoveries that a timer began on a busy machine, and to take what was left on its stack for the answer. What it has sent
- * then cannot be taken back; the next change of state that the control is told of ends it. */
-#define MEND_THRESHOLD(algo, state, sk, cc)                                                        \
+/* Whether the threshold is none that a control answers with: a Linux 6.18 was seen not to run a control's programs
+ * over one task of its own (docs/congestion-control.md), and to take what was left on its stack for their answer.
+ * Threshold and window are then what they were before. */
+static __always_inline bool is_unanswered(struct sock *sk, struct cc *cc)
+{
+	struct tcp_sock *tp = TCP(sk);
+
+	if (cc->cwnd > CC_CWND_MOST)
+		cc->cwnd = cc_window(cc, tp->prior_cwnd);
+	if (cc->ssthresh <= CC_SSTHRESH_INFINITE)
+		return false;
+	cc->ssthresh = tp->prior_ssthresh ?: CC_SSTHRESH_INFINITE;
+	return true;
+}
+
+/* Asks an algorithm of CC_WINDOW again, before the stack reduces or grows the window. */
+#define MEND(algo, state, sk, cc)                                                                  \
 	({                                                                                         \
-		struct tcp_sock *tp = TCP(sk);                                                     \
+		u32 cwnd;                                                                          \
                                                                                                    \
-		if ((cc).ssthresh > CC_SSTHRESH_INFINITE) {                                        \
-			(cc).ssthresh = tp->prior_ssthresh ?: CC_SSTHRESH_INFINITE;                \
+		if (is_unanswered(sk, &(cc))) {                                                    \
+			cwnd = (cc).cwnd;                                                          \
+			(cc).cwnd = cc_window(&(cc), TCP(sk)->prior_cwnd);                         \
 			(cc).ssthresh = algo##_ssthresh(state, &(cc));                             \
-			tp->snd_ssthresh = (cc).ssthresh;                                          \
+			(cc).cwnd = min32(cwnd, (cc).ssthresh);                                    \
 		}                                                                                  \
 	})
 
@@ -142,7 +156,22 @@ static __always_inline enum cc_event event_of(enum tcp_ca_event event)
                                                                                                    \
 		if (!state)                                                                        \
 			return;                                                                    \
+		MEND(algo, state, sk, cc);                                                         \
 		algo##_measure(state, &cc, &sample);                                               \
+		answer(sk, &cc);                                                                   \
+	}
+
+/* For an algorithm that measures nothing. */
+#define GLUE_MEND(algo)                                                                            \
+	SEC("struct_ops")                                                                          \
+	void BPF_PROG(algo##_acked, struct sock *sk, const struct ack_sample *ack)                 \
+	{                                                                                          \
+		struct algo *state = STATE(algo, sk);                                              \
+		struct cc cc = connection(sk);                                                     \
+                                                                                                   \
+		if (!state)                                                                        \
+			return;                                                                    \
+		MEND(algo, state, sk, cc);                                                         \
 		answer(sk, &cc);                                                                   \
 	}
 
@@ -209,20 +238,8 @@ static __always_inline enum cc_event event_of(enum tcp_ca_event event)
 		if (!state)                                                                        \
 			return;                                                                    \
 		cc.state = changed;                                                                \
-		MEND_THRESHOLD(algo, state, sk, cc);                                               \
 		algo##_event(state, &cc, CC_STATE);                                                \
 		answer(sk, &cc);                                                                   \
-	}
-
-/* For an algorithm that need not be told of states. */
-#define GLUE_MEND(algo)                                                                            \
-	SEC("struct_ops") void BPF_PROG(algo##_changed, struct sock *sk, __u8 changed)             \
-	{                                                                                          \
-		struct algo *state = STATE(algo, sk);                                              \
-		struct cc cc = connection(sk);                                                     \
-                                                                                                   \
-		if (state)                                                                         \
-			MEND_THRESHOLD(algo, state, sk, cc);                                       \
 	}
 
 /* The stack asks for the number of segments whenever it is about to send, and looks at window and rate

@@ -5,11 +5,9 @@
 GLUE_MEASURE(lp)
 GLUE_GROW(lp)
 GLUE_REDUCE(lp)
-GLUE_MEND(lp)
 
 SEC(".struct_ops") struct tcp_congestion_ops control = {
 	GLUE_OPS(lp),
 	.pkts_acked = (void *)lp_acked,
 	.cong_avoid = (void *)lp_avoid,
-	.set_state = (void *)lp_changed,
 };

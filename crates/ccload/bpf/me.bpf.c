@@ -67,6 +67,7 @@ void BPF_PROG(me_acked, struct sock *sk, const struct ack_sample *ack)
 	struct cc_sample sample = { .acked = ack->pkts_acked, .rtt_us = positive(ack->rtt_us) };
 
 	read_marks(sk, cc.snd_una, &sample);
+	MEND(me, STATE(me, sk), sk, cc);
 	me_measure(STATE(me, sk), &cc, &sample);
 	answer(sk, &cc);
 }

@@ -31,6 +31,11 @@ static __always_inline const struct rate_sample *cong_control_sample(unsigned lo
 #define PACED 1
 #endif
 
+/* 0: the control does not look at the threshold, which may be anything then. */
+#ifndef LOOKS_AT_THRESHOLD
+#define LOOKS_AT_THRESHOLD 1
+#endif
+
 static __always_inline void set_pacing_rate(struct sock *sk, const struct cc *cc)
 {
 	/* 0 is as fast as the window allows, which the kernel writes as no limit. */
@@ -92,6 +97,8 @@ static __always_inline void set_pacing_rate(struct sock *sk, const struct cc *cc
                                                                                                    \
 		if (!state)                                                                        \
 			return 0;                                                                  \
+		if (LOOKS_AT_THRESHOLD)                                                            \
+			is_unanswered(sk, &cc);                                                    \
 		algo##_control(state, &cc, &sample);                                               \
 		answer(sk, &cc);                                                                   \
 		return 0;                                                                          \

@@ -2,12 +2,12 @@
 #include "glue.h"
 #include "reno.h"
 
+GLUE_MEND(reno)
 GLUE_GROW(reno)
 GLUE_REDUCE(reno)
-GLUE_MEND(reno)
 
 SEC(".struct_ops") struct tcp_congestion_ops control = {
 	GLUE_OPS(reno),
+	.pkts_acked = (void *)reno_acked,
 	.cong_avoid = (void *)reno_avoid,
-	.set_state = (void *)reno_changed,
 };

@@ -166,11 +166,14 @@ impl World {
             assert!(assisted || now() >= over, "{why}: given up too soon");
             !assisted
         });
-        // And stays with it.
-        for _ in 0..25 {
-            thread::sleep(Duration::from_millis(20));
-            assert!(!self.goes_by(TOLD), "{why}: assisted by nobody");
-        }
+        // And stays with it. The base control's own rate may pass what was told, but does not keep to it for a period.
+        let looks: Vec<bool> = (0..25)
+            .map(|_| {
+                thread::sleep(Duration::from_millis(20));
+                self.goes_by(TOLD)
+            })
+            .collect();
+        assert!(!looks.windows(3).any(|three| three == [true; 3]), "{why}: assisted by nobody");
     }
 
     #[track_caller]
@@ -209,8 +212,8 @@ fn follows_and_falls_back(algorithm: &str) {
     let slow = world.goodput();
     world.station.tell(2 * TOLD);
     wait_for("twice the bandwidth", || world.goes_by(2 * TOLD));
-    let fast = world.goodput();
-    assert!((1.6..2.4).contains(&(fast / slow)), "{slow} and {fast} Mbit/s");
+    // A machine that is emulated may need more than one second for it.
+    wait_for("twice the goodput", || (1.6..2.4).contains(&(world.goodput() / slow)));
     world.station.tell(TOLD);
     world.comes_back("the bandwidth of before");
 

@@ -1,29 +1,18 @@
 //! What the network marks on acknowledgements reaches TCP-ME's reactions: over emulated links whose
 //! elements set the marks, to a control in the running kernel.
 
-mod world;
-
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::AsRawFd;
-use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::path::Path;
+use crate::world::{World, named};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_cc::Config;
 use midspan_ccload::{Change, Error, Kernel, Options, Removal};
-use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig};
-use midspan_path::{Link, LinkSpec, Traces};
-use midspan_sys::netlink::{Netlink, Route};
-use midspan_sys::netns::Netns;
 use midspan_sys::socket::tcp_info;
-use midspan_sys::sysctl;
-use midspan_units::{Rate, Span};
-use socket2::{Domain, SockRef, Socket, Type};
-use world::{World, named};
-
-const UE: Ipv4Addr = Ipv4Addr::new(10, 46, 0, 1);
-const SERVER: Ipv4Addr = Ipv4Addr::new(10, 46, 0, 2);
+use midspan_units::Rate;
 
 /// With which the first loss comes when the radio has a queue already.
 const SEED: u64 = 5;
@@ -40,101 +29,6 @@ const SLOW_RADIO: &str = "{ loss = { share = '3 %' } }, { radio = { rate = '350 
 const BASE_STATION: &str = "{ wla = { threshold = '1 B' } }, { delay = '5 ms' }";
 const NO_BASE_STATION: &str = "{ delay = '5 ms' }";
 
-/// A server that sends to a UE.
-struct Path {
-    sender: TcpStream,
-    receiver: TcpStream,
-    _emulator: Emulator,
-}
-
-impl Path {
-    fn new(control: &str, up: &str, down: &str) -> Path {
-        let (ue, server) = (Netns::create().unwrap(), Netns::create().unwrap());
-        let spec: LinkSpec = toml::from_str(&format!("up = [{up}]\ndown = [{down}]")).unwrap();
-        let port = |netns: &Netns| PortConfig {
-            netns: netns.clone(),
-            interface: "link".to_owned(),
-            mtu: 1500,
-        };
-        let config = LinkConfig {
-            name: "link".to_owned(),
-            backend: Backend::available(),
-            left: port(&ue),
-            right: port(&server),
-            shortest_rtt: Span::from_millis(10),
-        };
-        let link = Link::new(&spec, &Traces::new(), SEED).unwrap();
-        let emulator = midspan_emu::start(config, link).unwrap();
-        for (netns, own) in [(&ue, UE), (&server, SERVER)] {
-            netns.run(|| address(own)).unwrap();
-        }
-        let listener = server
-            .run(|| {
-                let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-                socket.set_tcp_congestion(control.as_bytes()).unwrap();
-                socket.bind(&(SERVER, 80).into_address()).unwrap();
-                socket.listen(1).unwrap();
-                TcpListener::from(socket)
-            })
-            .unwrap();
-        let receiver = ue.run(|| TcpStream::connect((SERVER, 80)).unwrap()).unwrap();
-        let (sender, _) = listener.accept().unwrap();
-        Path { sender, receiver, _emulator: emulator }
-    }
-
-    /// Sends until `look` answers something, of which it is asked every few milliseconds.
-    fn send_until<T>(&self, mut look: impl FnMut(&TcpStream) -> Option<T>) -> T {
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let chunk = [0; 1 << 14];
-                while (&self.sender).write_all(&chunk).is_ok() {}
-            });
-            scope.spawn(|| {
-                let mut chunk = [0; 1 << 14];
-                while matches!((&self.receiver).read(&mut chunk), Ok(1..)) {}
-            });
-            let deadline = Instant::now() + Duration::from_secs(90);
-            let seen = loop {
-                if let Some(seen) = look(&self.sender) {
-                    break Some(seen);
-                }
-                if Instant::now() > deadline {
-                    break None;
-                }
-                thread::sleep(Duration::from_millis(3));
-            };
-            for end in [&self.sender, &self.receiver] {
-                // At once: a socket that goes on trying to close keeps its control loaded.
-                let _ = SockRef::from(end).set_linger(Some(Duration::ZERO));
-                let _ = end.shutdown(Shutdown::Both);
-            }
-            seen.expect("it was seen within a minute and a half")
-        })
-    }
-}
-
-trait IntoAddress {
-    fn into_address(self) -> socket2::SockAddr;
-}
-
-impl IntoAddress for (Ipv4Addr, u16) {
-    fn into_address(self) -> socket2::SockAddr {
-        std::net::SocketAddr::from(self).into()
-    }
-}
-
-fn address(own: Ipv4Addr) {
-    let mut netlink = Netlink::open().unwrap();
-    let index = netlink.index("link").unwrap();
-    netlink.add_address(index, own.into(), 30).unwrap();
-    let destination = Ipv4Addr::from_bits(own.to_bits() & !3).into();
-    let (prefix, gateway, congestion_control) = (30, None, None);
-    let route = Route { destination, prefix, index, gateway, congestion_control };
-    netlink.add_route(&route).unwrap();
-    sysctl::set("net.ipv4.tcp_ecn", "1").unwrap();
-    sysctl::set("net.ipv4.tcp_no_metrics_save", "1").unwrap();
-}
-
 fn load(world: &World) -> Change {
     let config = Config { me_initial_rate: Rate::from_bps(FIRST), ..Config::default() };
     world.load("me", &Options { config, unrestricted: false })
@@ -145,7 +39,7 @@ fn increased(rate: u64, most: u64) -> u64 {
     if rate + 50 >= most { rate + 2000 } else { rate + (most - rate) * 15 / 100 }
 }
 
-/// What the rate was before its first decrease, after it, and a step later. It is the socket's greatest pacing
+/// What the rate was before its first decrease that steps follow, after it, and a step later. It is the socket's greatest pacing
 /// rate, but for moments in which a packet is late: then that is less, and is passed over.
 fn first_decrease(path: &Path) -> [u64; 3] {
     let mut rates: Vec<u64> = Vec::new();
@@ -156,8 +50,8 @@ fn first_decrease(path: &Path) -> [u64; 3] {
         if rate > last || is_decreased {
             rates.push(rate);
         }
-        let at = rates.windows(3).position(|three| three[1] < three[0])?;
-        Some([rates[at], rates[at + 1], rates[at + 2]])
+        let seen = |three: &&[u64]| three[1] < three[0] && three[1] < three[2];
+        rates.windows(3).find(seen).and_then(|three| three.try_into().ok())
     })
 }
 
@@ -184,7 +78,7 @@ fn leads(mut from: u64, to: u64, most: u64) -> bool {
 fn a_marked_loss_is_the_radios() {
     let Some(world) = World::new() else { return };
     load(&world);
-    let path = Path::new(&world.name("me"), BASE_STATION, SLOW_RADIO);
+    let path = Path::new(&world.name("me"), SEED, BASE_STATION, SLOW_RADIO);
     let [before, after, then] = first_decrease(&path);
     assert!(leads(after, then, FIRST), "{before} {after} {then}");
     assert!(!leads(after, then, after * 10 / 9), "{before} {after} {then}");
@@ -195,7 +89,7 @@ fn a_marked_loss_is_the_radios() {
 fn the_same_loss_unmarked_is_the_policers() {
     let Some(world) = World::new() else { return };
     load(&world);
-    let path = Path::new(&world.name("me"), NO_BASE_STATION, SLOW_RADIO);
+    let path = Path::new(&world.name("me"), SEED, NO_BASE_STATION, SLOW_RADIO);
     let [before, after, then] = first_decrease(&path);
     assert!(leads(after, then, after * 10 / 9), "{before} {after} {then}");
     assert!(!leads(after, then, FIRST), "{before} {after} {then}");
@@ -230,7 +124,7 @@ fn marks_are_told_apart() {
         (NO_BASE_STATION, marking, ECE, WLA),
         (NO_BASE_STATION, "{ delay = '5 ms' }", SEEN, WLA | ECE),
     ] {
-        let path = Path::new(&world.name("me"), up, down);
+        let path = Path::new(&world.name("me"), SEED, up, down);
         let map = marks_of(&world);
         let mut seen = 0;
         path.send_until(|sender| {
@@ -247,7 +141,7 @@ fn marks_are_told_apart() {
 fn marks_outlive_a_replacement() {
     let Some(world) = World::new() else { return };
     assert_eq!(load(&world), Change::Loaded);
-    let path = Path::new(&world.name("me"), BASE_STATION, SLOW_RADIO);
+    let path = Path::new(&world.name("me"), SEED, BASE_STATION, SLOW_RADIO);
     assert_eq!(load(&world), Change::Replaced);
     let map = marks_of(&world);
     path.send_until(|sender| {
@@ -267,7 +161,7 @@ fn marks_stay_with_those_who_hold_the_control() {
     let map = marks_of(&world);
     let held = world.controls.hold(named("me"), &Options::default()).unwrap();
     assert_eq!(world.controls.unload(named("me")).unwrap(), Removal::Held);
-    let path = Path::new(held.name(), BASE_STATION, SLOW_RADIO);
+    let path = Path::new(held.name(), SEED, BASE_STATION, SLOW_RADIO);
     path.send_until(|sender| {
         let (_, marks) = kept(&map, sender)?;
         marks.iter().any(|mark| mark & WLA != 0).then_some(())

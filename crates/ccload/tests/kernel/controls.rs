@@ -1,10 +1,4 @@
-//! Every control in the running kernel, over real connections in namespaces of their own. These take
-//! root in the initial user namespace; without it they say that they were skipped.
-//!
-//! A control's name holds for the whole machine, so every test registers its own under a prefix that no
-//! other process has.
-
-mod world;
+//! Every control: loaded, used, replaced, unloaded, and held by whoever has it.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -14,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::world::{World, named};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_cc::feedback::{self, Value};
 use midspan_cc::{Config, Feedback};
@@ -22,7 +17,6 @@ use midspan_sys::netns::Netns;
 use midspan_sys::socket::{congestion_control, tcp_info};
 use midspan_units::{ByteSize, Rate, Span, Time};
 use socket2::SockRef;
-use world::{World, named};
 
 /// Sends so many bytes one way, and checks each.
 fn transfer(near: &mut TcpStream, far: &mut TcpStream, bytes: usize) {
@@ -276,7 +270,7 @@ fn killing_the_loader() {
     let prefix = name.strip_suffix("illinois").unwrap();
     for how in ["hold", "load"] {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child_that_is_killed", "--nocapture"])
+            .args(["--exact", "controls::child_that_is_killed", "--nocapture"])
             .env(CHILD, format!("{} {prefix} {how}", world.folder.display()))
             .stdout(Stdio::piped())
             .spawn()
