@@ -1,11 +1,15 @@
 //! The TCP legs of a run, as the kernels of the three hosts know them.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use midspan_assist::now;
 use midspan_scenario::Place;
-use midspan_scenario::record::{LegRecord, Variant};
+use midspan_scenario::record::{DelayRecord, HeldWatch, LegRecord, Variant};
 use midspan_sys::netns::Netns;
 use midspan_sys::sockdiag::{self, Obituaries, TcpSocket};
 
@@ -23,6 +27,44 @@ pub(crate) fn standing(topology: &Topology, variant: Variant) -> Result<Vec<LegR
         legs.extend(sockets.iter().filter_map(|socket| record(host, socket, variant)));
     }
     Ok(legs)
+}
+
+/// Follows how long the proxy holds the data until `over` is true; what goes before `measured` is does not count.
+///
+/// # Errors
+/// When its host's sockets cannot be listed.
+pub(crate) fn watch_held(
+    topology: &Topology,
+    upload: bool,
+    measured: &AtomicBool,
+    over: &AtomicBool,
+) -> Result<Option<DelayRecord>> {
+    let look = || -> io::Result<Option<DelayRecord>> {
+        let (mut watch, begin) = (HeldWatch::default(), now());
+        while !over.load(Ordering::Relaxed) {
+            if !measured.load(Ordering::Relaxed) {
+                watch.restart();
+            }
+            let (taken, sent) = passed_on(&sockdiag::tcp_sockets()?, upload);
+            watch.look(now().since(begin), taken, sent);
+            thread::sleep(HeldWatch::LOOK.into());
+        }
+        Ok(watch.record())
+    };
+    topology.mec.run(look)?.context("cannot list TCP sockets")
+}
+
+/// The bytes of the data that the proxy's legs have received, and those that they have sent, each once.
+fn passed_on(sockets: &[TcpSocket], upload: bool) -> (u64, u64) {
+    let (mut taken, mut sent) = (0, 0);
+    for socket in sockets.iter().filter(|socket| is_traffic(socket)) {
+        let info = &socket.info;
+        match is_to_ue(socket) == upload {
+            true => taken += info.bytes_received,
+            false => sent += info.bytes_sent.saturating_sub(info.bytes_retrans),
+        }
+    }
+    (taken, sent)
 }
 
 /// Collects legs as they end.
@@ -60,7 +102,7 @@ impl Watch {
             if legs.len() >= expected || Instant::now() >= deadline {
                 return Ok(legs);
             }
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -85,19 +127,27 @@ fn hosts(topology: &Topology) -> [(&'static str, &Netns); 3] {
     [("ue", &topology.ue), ("mec", &topology.mec), ("server", &topology.server)]
 }
 
+/// A listener has no remote end, and a server that connects to itself to stop is none of the traffic.
+fn is_traffic(socket: &TcpSocket) -> bool {
+    let is_service = |end: &SocketAddr| end.port() == SERVICE_PORT;
+    let leads_elsewhere = socket.remote.port() != 0 && socket.local.ip() != socket.remote.ip();
+    leads_elsewhere && (is_service(&socket.local) || is_service(&socket.remote))
+}
+
+fn is_to_ue(socket: &TcpSocket) -> bool {
+    socket.remote.ip() == IpAddr::V4(UE.v4)
+}
+
 /// `None` for sockets that are not the traffic's.
 fn record(host: &str, socket: &TcpSocket, variant: Variant) -> Option<LegRecord> {
-    let is_service = |end: &SocketAddr| end.port() == SERVICE_PORT;
-    // A listener has no remote end, and a server that connects to itself to stop is none of the traffic.
-    let leads_elsewhere = socket.remote.port() != 0 && socket.local.ip() != socket.remote.ip();
-    if !leads_elsewhere || !(is_service(&socket.local) || is_service(&socket.remote)) {
+    if !is_traffic(socket) {
         return None;
     }
     let leg = match (variant, host) {
         (Variant::None, _) => "end-to-end",
         (_, "ue") => "client",
         (_, "server") => "server",
-        _ if socket.remote.ip() == IpAddr::V4(UE.v4) => "client",
+        _ if is_to_ue(socket) => "client",
         _ => "server",
     };
     let info = &socket.info;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -142,8 +143,10 @@ fn run_bulk(
     variant: Variant,
 ) -> Result<(Measurement, LinkReports)> {
     let mut look = None;
+    let (measured, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let warm = || {
         topology.restart_statistics();
+        measured.store(true, Ordering::Relaxed);
         Ok(())
     };
     let mut cuts = Vec::new();
@@ -152,7 +155,17 @@ fn run_bulk(
         look = Some((topology.reports(), legs::standing(topology, variant)?));
         Ok(())
     };
-    let BulkResult { start, end } = plan.run(ends, warm, meanwhile, done)?;
+    let upload = spec.workload.direction() == Direction::Upload;
+    let splits = variant != Variant::None && spec.service.at == Place::Server;
+    let (result, held) = thread::scope(|scope| {
+        let watch = || legs::watch_held(topology, upload, &measured, &over);
+        let watch = splits.then(|| scope.spawn(watch));
+        let result = plan.run(ends, warm, meanwhile, done);
+        over.store(true, Ordering::Relaxed);
+        (result, watch.map(|watch| watch.join().expect("it does not panic")))
+    });
+    let BulkResult { start, end } = result?;
+    let held = held.transpose()?.flatten();
     let (reports, legs) = look.context("the run ended before it was looked at")?;
     let seconds = end.at.duration_since(start.at).as_secs_f64();
     ensure!(seconds > 0.0, "nothing was measured: the warm-up filled the whole time");
@@ -174,6 +187,7 @@ fn run_bulk(
         videos: Vec::new(),
         legs,
         links: links::records(&reports),
+        held,
         feedback: None,
         cuts,
     };
@@ -233,6 +247,7 @@ fn run_transfers(
         videos: Vec::new(),
         legs,
         links: links::records(&reports),
+        held: None,
         feedback: None,
         cuts: Vec::new(),
     };
@@ -278,6 +293,7 @@ fn run_pages(
         videos: Vec::new(),
         legs,
         links: links::records(&reports),
+        held: None,
         feedback: None,
         cuts: Vec::new(),
     };

@@ -44,12 +44,21 @@ fn short_versions_run_and_splitting_helps_where_the_radio_loses() {
             // Others may use the machine: a run may be untrusted, but it may not fail.
             let failed = matches!(record.outcome, Outcome::Failed { .. });
             assert!(!failed, "{}: {record:?}", file.display());
+            check_held(record);
         }
         lossy_cells += check_gains(results.records());
         lossy_runs += results.records().iter().filter(|record| is_lossy(record)).count();
     }
     assert!(lossy_runs > 0, "no scenario has a lossy cell any more");
     eprintln!("{lossy_cells} lossy cells had a trusted run with and without the relay");
+}
+
+/// How long a proxy held the data is known where there was one, and only there.
+fn check_held(record: &Record) {
+    let Some(run) = record.measurement() else { return };
+    let splits = record.variant != Variant::None
+        && run.legs.iter().any(|leg| leg.host == "mec" && leg.leg == "server");
+    assert_eq!(run.held.is_some(), splits && run.transfers.is_empty(), "{record:?}");
 }
 
 /// Holds every cell with losses in it, and a trusted run of both variants, to a gain of five. How

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use midspan_observe::subscriber;
 use midspan_split::{
-    Cause, Flow, Leg, Mover, Patience, PerLeg, Stillness, Verdict, Watermarks, Way,
+    Cause, Flow, Leg, Mover, Patience, PerLeg, ReadAhead, Stillness, Verdict, Watermarks, Way,
 };
 use midspan_sys::ring::Outgoing;
-use midspan_units::Time;
+use midspan_units::{Span, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, shutdown, sockopt};
@@ -134,6 +134,7 @@ struct Socket {
 #[derive(Debug)]
 struct Lane {
     store: Store,
+    ahead: ReadAhead,
     mover: Mover,
     /// What is held is in the outbox.
     posted: bool,
@@ -159,15 +160,15 @@ impl LiveFlow {
         story: Story,
         client_leg: OwnedFd,
         server_leg: OwnedFd,
-        marks: Watermarks,
+        ahead: PerLeg<ReadAhead>,
         others: Others,
         connect_due: Instant,
     ) -> Self {
-        let lane = || Lane { store: Store::Empty, mover: Mover::new(), posted: false };
+        let lane = |ahead| Lane { store: Store::Empty, ahead, mover: Mover::new(), posted: false };
         LiveFlow {
-            flow: Flow::new(marks),
+            flow: Flow::new(Watermarks::up_to(ahead.client.limit())),
             sockets: PerLeg { client: Socket::new(client_leg), server: Socket::new(server_leg) },
-            lanes: PerLeg { client: lane(), server: lane() },
+            lanes: PerLeg { client: lane(ahead.client), server: lane(ahead.server) },
             client: subscriber(story.client.ip()),
             story,
             queued: false,
@@ -428,8 +429,32 @@ impl LiveFlow {
             self.story.spliced[from] |= promoted;
         }
         lane.store.release_if_empty(pool);
+        self.look_ahead(from);
         self.end(to);
         next
+    }
+
+    /// Sees how far a leg is to be read ahead of the other one.
+    fn look_ahead(&mut self, from: Leg) {
+        let (to, ahead) = (from.other(), &mut self.lanes[from].ahead);
+        if !ahead.is_of_use(self.flow.total_received(from)) {
+            return;
+        }
+        let now = Time::from_nanos(self.story.start.elapsed().as_nanos() as u64);
+        if !ahead.is_due(now) {
+            return;
+        }
+        let info = |leg| midspan_sys::socket::tcp_info(&self.sockets[leg].fd);
+        let (Ok(feeding), Ok(draining)) = (info(from), info(to)) else { return };
+        let round_trip = Span::from_micros(feeding.rtt.max(feeding.rcv_rtt).into());
+        if !ahead.look(now, draining.bytes_acked, round_trip) {
+            return;
+        }
+        self.flow.set_marks(from, Watermarks::up_to(ahead.limit()));
+        let unsent = ahead.unsent_limit().and_then(|most| u32::try_from(most).ok());
+        if let Err(error) = midspan_sys::socket::set_notsent_lowat(&self.sockets[to].fd, unsent) {
+            tracing::debug!(%error, "how much waits unsent is the kernel's to decide");
+        }
     }
 
     /// Reads once. `None` if it may be worth going on.

@@ -36,7 +36,7 @@ pub use accounts::{PassedSnapshot, Treatment};
 pub use config::{
     AddressesKind, AdminConfig, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig, Handshake,
     InterceptionKind, LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports,
-    ProxyConfig, To,
+    ProxyConfig, ReadAheadKind, To,
 };
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};

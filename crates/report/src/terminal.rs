@@ -33,7 +33,7 @@ impl Terminal {
 /// The tables of every metric, and what must be said of runs without numbers.
 pub(crate) fn tables(scenario: &Scenario, summary: &Summary, terminal: Terminal) -> String {
     let mut out = String::new();
-    for metric in Metric::all_of(scenario) {
+    for metric in Metric::all_of(scenario, summary) {
         let table = Table::of(scenario, summary, metric);
         out.push('\n');
         out.push_str(&table.caption());

@@ -19,6 +19,10 @@ pub(crate) enum Metric {
     Queueing,
     /// The same at the 95th percentile.
     Queueing95,
+    /// How long the proxy held the data, on the mean.
+    Held,
+    /// The same at the 95th percentile.
+    Held95,
     /// What came in while feedback was cut.
     CutGoodput,
     /// For how long nothing came in, at worst.
@@ -53,7 +57,7 @@ pub(crate) enum Metric {
 
 impl Metric {
     /// What the scenario's workloads measure, the most honest first.
-    pub(crate) fn all_of(scenario: &Scenario) -> Vec<Metric> {
+    pub(crate) fn all_of(scenario: &Scenario, summary: &Summary) -> Vec<Metric> {
         let has = |wanted: fn(&Workload) -> bool| {
             scenario.cells().iter().any(|cell| wanted(&cell.spec.workload))
         };
@@ -66,6 +70,12 @@ impl Metric {
         }
         if has_radio_queue(scenario) {
             metrics.extend([Metric::Queueing, Metric::Queueing95]);
+        }
+        if has_radio_queue(scenario) || sets_read_ahead(scenario) {
+            let mut variants = summary.cells.iter().flat_map(|cell| &cell.variants);
+            if variants.any(|variant| variant.held.is_some()) {
+                metrics.extend([Metric::Held, Metric::Held95]);
+            }
         }
         if scenario.cells().iter().any(|cell| cell.spec.cuts().is_some()) {
             metrics.extend([Metric::CutGoodput, Metric::CutSilence]);
@@ -96,6 +106,8 @@ impl Metric {
                 | Metric::Fairness
                 | Metric::Queueing
                 | Metric::Queueing95
+                | Metric::Held
+                | Metric::Held95
                 | Metric::CutGoodput
                 | Metric::CutSilence
                 | Metric::CutBefore
@@ -112,6 +124,8 @@ impl Metric {
             }
             Metric::Queueing
             | Metric::Queueing95
+            | Metric::Held
+            | Metric::Held95
             | Metric::CutSilence
             | Metric::CutBefore
             | Metric::CutAfter
@@ -131,6 +145,8 @@ impl Metric {
             Metric::Fairness => "Jain's fairness index",
             Metric::Queueing => "Queueing delay, mean",
             Metric::Queueing95 => "Queueing delay, 95th percentile",
+            Metric::Held => "Time in the proxy, mean",
+            Metric::Held95 => "Time in the proxy, 95th percentile",
             Metric::CutGoodput => "Goodput while feedback is cut",
             Metric::CutSilence => "Longest silence while feedback is cut",
             Metric::CutBefore => "Queueing delay before a cut, 95th percentile",
@@ -163,6 +179,10 @@ impl Metric {
             Metric::Queueing | Metric::Queueing95 => {
                 "Of the data's packets on the access link: from coming to it until having left it, less \
                  its fixed delay. Transmission is in it."
+            }
+            Metric::Held | Metric::Held95 => {
+                "From when the proxy's kernel had the data in order on one leg until it was first sent on the other: \
+                 the buffers of both sockets and its own."
             }
             Metric::CutGoodput => "What the receiving application read per second over each cut.",
             Metric::CutSilence => "For how long it read nothing at worst, over each cut.",
@@ -213,6 +233,8 @@ impl Metric {
             Metric::Fairness
             | Metric::Queueing
             | Metric::Queueing95
+            | Metric::Held
+            | Metric::Held95
             | Metric::CutGoodput
             | Metric::CutSilence
             | Metric::CutBefore
@@ -236,6 +258,8 @@ impl Metric {
             Metric::Fairness => summary.fairness,
             Metric::Queueing => Some(summary.queueing?.mean_s),
             Metric::Queueing95 => Some(summary.queueing?.p95_s),
+            Metric::Held => Some(summary.held?.mean_s),
+            Metric::Held95 => Some(summary.held?.p95_s),
             Metric::CutGoodput => Some(summary.cuts?.goodput_bps),
             Metric::CutSilence => Some(summary.cuts?.silence_s),
             Metric::CutBefore => summary.cuts?.before_s,
@@ -262,6 +286,9 @@ impl Metric {
         let waited = |value: fn(&midspan_scenario::record::DelayRecord) -> f64| {
             run.queueing(direction).map(value).into_iter().collect()
         };
+        let held = |micros: fn(&midspan_scenario::record::DelayRecord) -> f64| {
+            run.held.as_ref().map(|held| micros(held) / 1e6).into_iter().collect()
+        };
         let of_cuts =
             |value: fn(&CutRecord) -> Option<f64>| run.cuts.iter().filter_map(value).collect();
         let of_videos = |value: fn(&VideoRecord) -> f64| run.videos.iter().map(value).collect();
@@ -271,6 +298,8 @@ impl Metric {
             Metric::Fairness => run.fairness().into_iter().collect(),
             Metric::Queueing => waited(|delay| delay.mean_us / 1e6),
             Metric::Queueing95 => waited(|delay| delay.p95_us / 1e6),
+            Metric::Held => held(|held| held.mean_us),
+            Metric::Held95 => held(|held| held.p95_us),
             Metric::CutGoodput => of_cuts(|cut| Some(cut.goodput_bps)),
             Metric::CutSilence => of_cuts(|cut| Some(cut.silence_s)),
             Metric::CutBefore => of_cuts(CutRecord::before95_s),
@@ -291,6 +320,11 @@ impl Metric {
             Metric::Stalled => of_videos(|video| video.stalled_s),
         }
     }
+}
+
+/// Whether it is a question how much a relay holds.
+fn sets_read_ahead(scenario: &Scenario) -> bool {
+    scenario.cells().iter().any(|cell| cell.spec.relay.read_ahead.is_some())
 }
 
 /// Whether data waits for a cellular link, so that how long it does is worth a table.

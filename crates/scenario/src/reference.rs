@@ -206,6 +206,7 @@ impl Conditions {
         let legs = [&spec.relay.client_leg, &spec.relay.server_leg];
         let relay_limits = variant == Variant::Midspan
             && (spec.relay.buffer.is_some()
+                || spec.relay.read_ahead.is_some()
                 || legs.into_iter().any(|leg| {
                     leg.receive_buffer.or(leg.send_buffer).or(leg.notsent_lowat).is_some()
                 }));

@@ -16,11 +16,24 @@ pub struct Relay {
     /// What the relay may hold of a flow in each direction, beside the sockets' own buffers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<ByteSize>,
+    /// How far it reads ahead of the leg that takes a direction's bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_ahead: Option<ReadAhead>,
     /// All that it may have of a flow in each direction, from coming in until it is acknowledged at the far
     /// side: the receive window is what is left of it (paper `mmwave`, equation 3). In place of `buffer` and
     /// of the sockets' buffers. Simulated only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<ByteSize>,
+}
+
+/// How far a relay reads ahead of the leg that takes a direction's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadAhead {
+    /// As far as `buffer` lets it.
+    Fixed,
+    /// As far as that leg needs, by what it takes; up to `buffer`.
+    Auto,
 }
 
 /// One leg's sockets; what is absent is left to the MEC's kernel.

@@ -65,6 +65,9 @@ pub struct VariantSummary {
     pub sender_retransmits: Option<Stats>,
     /// How long the data waited on the access link; none on transfers.
     pub queueing: Option<Queueing>,
+    /// How long the proxy held the data; none without one, and on transfers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// Times over all transfers of all runs; none on bulk workloads.
     pub transfers: Option<TransferSummary>,
     /// More about pages; none on other workloads.
@@ -95,6 +98,15 @@ pub struct Queueing {
     pub power: Stats,
     /// Goodput over the 95th percentile, in bit/s per second.
     pub power95: Stats,
+}
+
+/// How long the proxy held the data, as in [`crate::record::HeldWatch`]. Each statistic is over the runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Held {
+    /// The runs' means, in seconds.
+    pub mean_s: Stats,
+    /// The runs' 95th percentiles, in seconds.
+    pub p95_s: Stats,
 }
 
 /// Times of transfers in seconds from the call of `connect`, as in [`crate::record::TransferRecord`].
@@ -312,6 +324,7 @@ impl VariantSummary {
             ),
             sender_retransmits: Stats::of(&retransmits),
             queueing: Queueing::of(&measured, direction),
+            held: Held::of(&measured),
             transfers: TransferSummary::of(&measured),
             pages: PageSummary::of(&measured),
             cuts: CutSummary::of(&measured),
@@ -338,6 +351,16 @@ impl Queueing {
             power: over(|run, delay| run.goodput_bps / (delay.mean_us / 1e6))?,
             power95: over(|run, delay| run.goodput_bps / (delay.p95_us / 1e6))?,
         })
+    }
+}
+
+impl Held {
+    fn of(measured: &[&Measurement]) -> Option<Held> {
+        let over = |micros: fn(&DelayRecord) -> f64| {
+            let held = measured.iter().filter_map(|run| run.held.as_ref());
+            Stats::of(&held.map(|held| micros(held) / 1e6).collect::<Vec<_>>())
+        };
+        Some(Held { mean_s: over(|held| held.mean_us)?, p95_s: over(|held| held.p95_us)? })
     }
 }
 

@@ -85,6 +85,7 @@ fn record(scenario: &Scenario, variant: Variant, acknowledged_bps: f64) -> Recor
             videos: Vec::new(),
             legs: Vec::new(),
             links: Vec::new(),
+            held: None,
             feedback: None,
             cuts: Vec::new(),
         }),

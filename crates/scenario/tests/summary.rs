@@ -61,6 +61,7 @@ fn measured(goodput_bps: f64, transfers: Vec<TransferRecord>) -> Outcome {
         videos: Vec::new(),
         legs: Vec::new(),
         links: Vec::new(),
+        held: None,
         feedback: None,
         cuts: Vec::new(),
     })

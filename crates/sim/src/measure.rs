@@ -51,6 +51,20 @@ pub(crate) fn legs(
         .collect()
 }
 
+/// The bytes of the data that the legs of the MEC's relay have received, and those that they have sent, each once.
+pub(crate) fn passed_on(world: &World, upload: bool) -> (u64, u64) {
+    let (mut taken, mut sent) = (0, 0);
+    for socket in world.sockets.iter().flatten().filter(|socket| socket.host == MEC) {
+        let Some(info) = socket.endpoint().map(Endpoint::info) else { continue };
+        let to_ue = world.sockets[socket.peer].as_ref().is_some_and(|peer| peer.host == UE);
+        match to_ue == upload {
+            true => taken += info.bytes_received,
+            false => sent += info.bytes_sent,
+        }
+    }
+    (taken, sent)
+}
+
 /// What the stretches of the way have done since `before`, which is when their delays were restarted.
 pub(crate) fn links(before: &[(Counters, Counters)], world: &World) -> Vec<LinkRecord> {
     let since = |(before, after): (&(Counters, Counters), Stretch)| LinkRecord {

@@ -1,6 +1,6 @@
 //! The split relay: two sockets on a host, and between them the decisions of the live relay.
 
-use midspan_split::{Cause, Flow, Leg, PerLeg, ReceiveWindow, Verdict, Watermarks};
+use midspan_split::{Cause, Flow, Leg, PerLeg, ReadAhead, ReceiveWindow, Verdict, Watermarks};
 use midspan_tcp::{Endpoint, Stage};
 
 use crate::world::{Setup, Socket, SocketId, User, World};
@@ -10,6 +10,8 @@ use crate::world::{Setup, Socket, SocketId, User, World};
 #[derive(Debug)]
 pub(crate) struct Splitter {
     flow: Flow,
+    /// How far each leg is read ahead of the other.
+    ahead: PerLeg<ReadAhead>,
     legs: PerLeg<Option<SocketId>>,
     /// What the server leg is opened with, and what it leads to, until it is.
     onward: Option<Box<(Setup, (Setup, User))>>,
@@ -21,9 +23,14 @@ pub(crate) struct Splitter {
 
 impl Splitter {
     /// Waits for its client. `server` is the socket that the onward connection is to end in.
-    pub(crate) fn new(marks: Watermarks, server_leg: Setup, server: (Setup, User)) -> Splitter {
+    pub(crate) fn new(
+        ahead: PerLeg<ReadAhead>,
+        server_leg: Setup,
+        server: (Setup, User),
+    ) -> Splitter {
         Splitter {
-            flow: Flow::new(marks),
+            flow: Flow::new(Watermarks::up_to(ahead.client.limit())),
+            ahead,
             legs: PerLeg::default(),
             onward: Some(Box::new((server_leg, server))),
             windows: None,
@@ -70,6 +77,7 @@ impl Splitter {
         }
         for from in Leg::BOTH {
             Splitter::pump(world, number, from);
+            Splitter::look_ahead(world, number, from);
         }
         for leg in Leg::BOTH {
             Splitter::finish(world, number, leg);
@@ -91,6 +99,32 @@ impl Splitter {
             world.flush(id);
         }
         world.flows[number].over = abort.is_some();
+    }
+
+    /// Sees how far a leg is to be read ahead of the other one.
+    fn look_ahead(world: &mut World, number: usize, from: Leg) {
+        let now = world.now;
+        let flow = &world.flows[number];
+        let ahead = &flow.ahead[from];
+        if !ahead.is_of_use(flow.flow.total_received(from)) || !ahead.is_due(now) {
+            return;
+        }
+        let Some(feeding) = endpoint(world, number, from).map(|feeding| feeding.info()) else {
+            return;
+        };
+        let Some(draining) = endpoint(world, number, from.other()) else { return };
+        let (acknowledged, round_trip) =
+            (draining.acknowledged(), feeding.rtt.max(feeding.rcv_rtt));
+        let splitter = &mut world.flows[number];
+        if !splitter.ahead[from].look(now, acknowledged, round_trip) {
+            return;
+        }
+        let ahead = splitter.ahead[from];
+        splitter.flow.set_marks(from, Watermarks::up_to(ahead.limit()));
+        let unsent = ahead.unsent_limit().map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+        if let Some(draining) = endpoint(world, number, from.other()) {
+            draining.set_notsent_lowat(unsent);
+        }
     }
 
     /// Of a shared buffer the window of each leg is what is left when all is counted that came in there and

@@ -2,10 +2,12 @@
 
 use midspan_path::{Counters, Path, SpecError, Times, Traces};
 use midspan_scenario::record::{
-    CutRecord, CutWatch, LegRecord, Measurement, TransferRecord, Variant,
+    CutRecord, CutWatch, HeldWatch, LegRecord, Measurement, TransferRecord, Variant,
 };
-use midspan_scenario::{Bulk, CellSpec, Direction, Place, Split, Transfer, Workload};
-use midspan_split::Watermarks;
+use midspan_scenario::{
+    Bulk, CellSpec, Direction, Place, ReadAhead as ReadAheadSpec, Split, Transfer, Workload,
+};
+use midspan_split::{PerLeg, ReadAhead};
 use midspan_units::{ByteSize, Span, Time};
 
 use crate::application::{self, Application, Receive, Send};
@@ -15,7 +17,7 @@ use crate::mobile::Mobile;
 use crate::net::Net;
 use crate::relay::Splitter;
 use crate::setup::{self, ENB, MEC, RELAY_BUFFER, SERVER, UE};
-use crate::world::{Host, Socket, SocketId, User, World};
+use crate::world::{Host, Setup, Socket, SocketId, User, World};
 
 /// Why a cell cannot be simulated, or did not run to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -85,7 +87,8 @@ pub fn run(
             Net::Cells(Box::new(Mobile::new(cells, &links[0], &links[1], traces, seed)?))
         }
     };
-    let mut run = Run { spec, variant, world: World::new(net), assist, cross: Vec::new() };
+    let mut run =
+        Run { spec, variant, world: World::new(net), assist, held: None, cross: Vec::new() };
     let measurement = match (&spec.cells, &spec.workload) {
         (Some(cells), _) => run.users(cells, seed)?,
         (None, Workload::Bulk(bulk)) => run.bulk(bulk)?,
@@ -102,6 +105,8 @@ pub(crate) struct Run<'a> {
     pub(crate) variant: Variant,
     pub(crate) world: World,
     assist: Option<NetAssist>,
+    /// Once something is measured that goes through a relay, and when it looks again.
+    held: Option<(HeldWatch, Time)>,
     /// The sockets of cross traffic.
     cross: Vec<SocketId>,
 }
@@ -121,15 +126,30 @@ const PATIENCE: Span = Span::from_secs(120);
 impl Run<'_> {
     /// Lets everything happen up to and including `until`, or until `done`. Whether it is done.
     pub(crate) fn advance(&mut self, until: Time, mut done: impl FnMut(&World) -> bool) -> bool {
+        let upload = self.spec.workload.direction() == Direction::Upload;
         loop {
-            let next = self.assist.as_mut().map_or(Time::MAX, NetAssist::next);
+            let told = self.assist.as_mut().map_or(Time::MAX, NetAssist::next);
+            let looked = self.held.as_ref().map_or(Time::MAX, |&(_, at)| at);
+            let next = told.min(looked);
             let at = next.max(self.world.now).min(until);
             if self.world.run(at, &mut done) {
                 return true;
             }
-            let Some(assist) = self.assist.as_mut().filter(|_| next <= until) else { return false };
-            if let Some(feedback) = assist.step(at) {
+            if next > until {
+                return false;
+            }
+            if told <= at
+                && let Some(assist) = &mut self.assist
+                && let Some(feedback) = assist.step(at)
+            {
                 self.world.tell(assist.host, feedback);
+            }
+            if looked <= at
+                && let Some((watch, next)) = &mut self.held
+            {
+                let (taken, sent) = measure::passed_on(&self.world, upload);
+                watch.look(at.since(Time::ZERO), taken, sent);
+                *next = at + HeldWatch::LOOK;
             }
         }
     }
@@ -172,7 +192,15 @@ impl Run<'_> {
                 setup::share(relay.shared, leg);
             }
             let mss = client_leg.config.mss;
-            let flow = self.world.split(Splitter::new(Watermarks::up_to(buffer), server_leg, to));
+            let ahead = |draining: &Setup| match relay.read_ahead {
+                None | Some(ReadAheadSpec::Fixed) => ReadAhead::fixed(buffer),
+                Some(ReadAheadSpec::Auto) => {
+                    let unsent = draining.config.tcp_notsent_lowat;
+                    ReadAhead::measured(buffer, unsent.map(u64::from))
+                }
+            };
+            let ahead = PerLeg { client: ahead(&server_leg), server: ahead(&client_leg) };
+            let flow = self.world.split(Splitter::new(ahead, server_leg, to));
             if relay.shared.is_some() {
                 self.world.flows[flow].share(buffer, mss);
             }
@@ -250,6 +278,11 @@ impl Run<'_> {
     fn bulk(&mut self, bulk: &Bulk) -> Result<Measurement, Error> {
         let upload = bulk.direction == Direction::Upload;
         let mut flows = Vec::with_capacity(bulk.flows as usize);
+        // Of many users what one relay holds says little.
+        let splits = self.spec.cells.is_none() && self.spec.service.at == Place::Server;
+        if splits && self.variant != Variant::None {
+            self.held = Some((HeldWatch::default(), self.world.now));
+        }
         for number in 0..bulk.flows as usize {
             if number > 0 {
                 self.advance(self.world.now + bulk.stagger, |_| false);
@@ -263,10 +296,15 @@ impl Run<'_> {
         self.advance(begin + bulk.warmup, |_| false);
         let (before, links_before) = (self.look(&flows, upload), self.world.counters());
         self.world.restart_delays();
+        if let Some((watch, _)) = &mut self.held {
+            watch.restart();
+        }
         let cuts = self.watch_cuts(&flows, upload, begin + bulk.time);
         self.advance(begin + bulk.time, |_| false);
         let after = self.look(&flows, upload);
+        let held = self.held.take();
         Ok(Measurement {
+            held: held.and_then(|(watch, _)| watch.record()),
             legs: self.legs(),
             links: measure::links(&links_before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),
@@ -392,6 +430,7 @@ impl Run<'_> {
             pages: Vec::new(),
             videos: Vec::new(),
             legs,
+            held: None,
             links: measure::links(before, &self.world),
             feedback: self.assist.as_ref().map(NetAssist::record),
             cuts: Vec::new(),
@@ -468,6 +507,7 @@ impl Look {
             videos: Vec::new(),
             legs: Vec::new(),
             links: Vec::new(),
+            held: None,
             feedback: None,
             cuts: Vec::new(),
         }

@@ -202,3 +202,21 @@ fn flows_may_have_controls_of_their_own_and_start_one_after_the_other() {
     assert!(first.bytes_acked > second.bytes_acked + 10_000_000, "{run:?}");
     assert!(second.min_rtt_us > first.min_rtt_us, "{run:?}");
 }
+
+/// What the relay holds goes at the rate of the slower leg; of what its peer has not acknowledged, a round trip's worth
+/// has been sent.
+#[test]
+fn a_relay_holds_data_for_as_long_as_its_buffers_take_to_empty() {
+    let bulk = "kind = 'bulk'\ndirection = 'download'\ntime = '120 s'\nwarmup = '80 s'";
+    let slow = "{ rate = { rate = '10 Mbit/s', queue = { bytes = '30 KB' } } },";
+    let mut spec = cell(slow, "reno", bulk);
+    let access = &mut spec.path.access;
+    std::mem::swap(&mut access.up, &mut access.down);
+    let run = measure(&spec, Variant::Midspan, 1);
+    let mec = |leg| run.legs.iter().find(|one| one.host == "mec" && one.leg == leg).unwrap();
+    let (client, server) = (mec("client"), mec("server"));
+    let waiting = (server.bytes_received - client.bytes_acked) as f64 * 8.0 / run.goodput_bps;
+    let held = run.held.unwrap().mean_us / 1e6 + f64::from(client.rtt_us) / 1e6;
+    assert!(waiting > 0.5 && (held / waiting - 1.0).abs() < 0.1, "{held} of {waiting}");
+    assert_eq!(measure(&spec, Variant::None, 1).held, None);
+}

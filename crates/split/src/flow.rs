@@ -159,6 +159,12 @@ impl Flow {
         self.streams[leg.other()].drain();
     }
 
+    /// What is read from a leg may be held up to these marks from now on. What is held already stays,
+    /// though it be more.
+    pub fn set_marks(&mut self, from: Leg, marks: Watermarks) {
+        self.streams[from].set_marks(marks);
+    }
+
     fn insist(&mut self, consistent: bool) {
         if !consistent {
             self.fail(Cause::Inconsistent);

@@ -3,7 +3,7 @@
 //! A split flow is two TCP connections, the client [`Leg`] and the server leg, and two directions
 //! of bytes between them. This crate says when to read and how much, what must be written, when a
 //! FIN or a reset crosses from one leg to the other, when both connections may be closed in order,
-//! what window to advertise, when to splice instead of copy, which flows to take at all and how
+//! what window to advertise, how far to read ahead, when to splice instead of copy, which flows to take at all and how
 //! long to keep them. It
 //! has no sockets, no clock and no thread, and allocates nothing once set up: the relay runs these
 //! decisions with real sockets, the simulator with simulated ones.
@@ -15,6 +15,7 @@ mod admission;
 mod flow;
 mod leg;
 mod mover;
+mod read_ahead;
 mod stillness;
 mod stream;
 mod window;
@@ -23,6 +24,7 @@ pub use admission::{Budget, Ledger, Limits, Refusal, takes_nearby};
 pub use flow::{Cause, Flow, Verdict};
 pub use leg::{Leg, PerLeg};
 pub use mover::{Mover, Way};
+pub use read_ahead::ReadAhead;
 pub use stillness::{Patience, Stillness};
 pub use stream::Watermarks;
 pub use window::ReceiveWindow;

@@ -59,6 +59,13 @@ impl Stream {
         Stream { marks, received: 0, sent: 0, acknowledged: 0, paused: false, end: End::Open }
     }
 
+    /// Holds as much as these say from now on. What is held already stays, though it be more.
+    pub(crate) fn set_marks(&mut self, marks: Watermarks) {
+        self.marks = marks;
+        self.paused |= self.held() >= marks.high;
+        self.paused &= self.held() > marks.low;
+    }
+
     pub(crate) const fn received(&self) -> u64 {
         self.received
     }
@@ -78,7 +85,11 @@ impl Stream {
     }
 
     pub(crate) fn may_read(&self) -> u64 {
-        if self.end > End::Open || self.paused { 0 } else { self.marks.high - self.held() }
+        if self.end > End::Open || self.paused {
+            0
+        } else {
+            self.marks.high.saturating_sub(self.held())
+        }
     }
 
     pub(crate) fn must_finish(&self) -> bool {

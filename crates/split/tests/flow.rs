@@ -27,6 +27,8 @@ enum Event {
     Acknowledge(Leg, u64),
     /// The leg's peer has acknowledged everything.
     Drain(Leg),
+    /// No more than this many bytes of what the leg's peer sends are to be held from now on.
+    Limit(Leg, u64),
     Stop,
 }
 
@@ -45,6 +47,7 @@ fn event() -> impl Strategy<Value = Event> {
         8 => leg().prop_map(Event::Finish),
         8 => (leg(), 1u64..5000).prop_map(|(leg, n)| Event::Acknowledge(leg, n)),
         8 => leg().prop_map(Event::Drain),
+        4 => (leg(), 0u64..20_000).prop_map(|(leg, limit)| Event::Limit(leg, limit)),
         1 => prop_oneof![
             2 => leg().prop_map(Event::Reset),
             1 => Just(Event::ConnectFailed),
@@ -64,12 +67,25 @@ struct Side {
     fins: u32,
     acknowledged: u64,
     fin_acknowledged: bool,
+    limit: u64,
+    /// What was held when the limit was set, as far as it still is.
+    above: u64,
+}
+
+impl Side {
+    fn held(&self) -> u64 {
+        self.received - self.sent
+    }
+
+    /// The most that may be held.
+    fn most(&self) -> u64 {
+        self.limit.max(self.above)
+    }
 }
 
 #[derive(Debug)]
 struct Model {
     flow: Flow,
-    limit: u64,
     connected: bool,
     failed: Option<Cause>,
     /// By the leg the bytes come from.
@@ -78,12 +94,12 @@ struct Model {
 
 impl Model {
     fn new(low: u64, high: u64) -> Self {
+        let side = || Side { limit: high, ..Side::default() };
         Model {
             flow: Flow::new(Watermarks::between(low, high)),
-            limit: high,
             connected: false,
             failed: None,
-            sides: PerLeg::default(),
+            sides: PerLeg { client: side(), server: side() },
         }
     }
 
@@ -104,7 +120,7 @@ impl Model {
             Event::ConnectFailed => {}
             Event::Early(wish) if !self.connected => {
                 let side = &mut self.sides[Leg::Client];
-                let bytes = wish.min(side.offered - side.received).min(self.limit);
+                let bytes = wish.min(side.offered - side.received).min(side.limit);
                 side.received += bytes;
                 side.sent += bytes;
                 self.flow.early(bytes);
@@ -117,10 +133,17 @@ impl Model {
             }
             Event::Offer(..) => {}
             Event::Close(from) => self.sides[from].closed = true,
+            Event::Limit(from, limit) => {
+                let side = &mut self.sides[from];
+                (side.limit, side.above) = (limit.max(1), side.held());
+                self.flow.set_marks(from, Watermarks::up_to(limit));
+            }
             Event::Read(from, wish) => self.read(from, wish),
             Event::Write(to, wish) => {
                 let bytes = wish.min(self.flow.to_write(to));
-                self.sides[to.other()].sent += bytes;
+                let side = &mut self.sides[to.other()];
+                side.sent += bytes;
+                side.above = side.above.min(side.held());
                 self.flow.sent(to, bytes);
             }
             Event::Finish(to) if self.flow.must_finish(to) => {
@@ -163,8 +186,8 @@ impl Model {
     fn check(&self) -> Result<(), TestCaseError> {
         for from in Leg::BOTH {
             let (side, to) = (&self.sides[from], from.other());
-            let held = side.received - side.sent;
-            prop_assert!(held <= self.limit, "{held} held");
+            let held = side.held();
+            prop_assert!(held <= side.most(), "{held} held");
             prop_assert_eq!(self.flow.total_received(from), side.received);
             prop_assert_eq!(self.flow.total_sent(to), side.sent);
             prop_assert_eq!(self.flow.occupied(from), side.received - side.acknowledged);
@@ -182,7 +205,7 @@ impl Model {
                 continue;
             }
             prop_assert_eq!(self.flow.to_write(to), held);
-            prop_assert!(held + self.flow.may_read(from) <= self.limit);
+            prop_assert!(held + self.flow.may_read(from) <= side.most());
             prop_assert_eq!(
                 self.flow.must_finish(to),
                 side.end_read && held == 0 && side.fins == 0

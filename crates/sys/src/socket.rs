@@ -57,6 +57,15 @@ pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
+/// The most unsent bytes with which a TCP socket takes more; none is what the system has
+/// (TCP_NOTSENT_LOWAT, `net.ipv4.tcp_notsent_lowat`).
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn set_notsent_lowat(socket: impl AsFd, bytes: Option<u32>) -> io::Result<()> {
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes.unwrap_or(0))
+}
+
 /// Has a listener take data that comes with a SYN, for up to `queue` connections whose handshake is
 /// under way (TCP_FASTOPEN; RFC 7413). Whether it is done is for `net.ipv4.tcp_fastopen` to say.
 ///

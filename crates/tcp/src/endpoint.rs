@@ -180,6 +180,11 @@ impl Endpoint {
         self.receiver.set_limit(bytes);
     }
 
+    /// Sets [`Config::tcp_notsent_lowat`]; `None` for no limit.
+    pub fn set_notsent_lowat(&mut self, bytes: Option<u32>) {
+        self.sender.set_unsent_limit(bytes);
+    }
+
     /// What NetAssist says about the way to the peer from now on; what it said before counts no longer.
     pub fn set_feedback(&mut self, feedback: Value) {
         self.sender.feedback = Some(feedback);
@@ -241,7 +246,7 @@ impl Endpoint {
 
     /// What `TCP_INFO` would say.
     pub fn info(&self) -> Info {
-        self.sender.info(self.acknowledged(), self.received())
+        self.sender.info(self.acknowledged(), self.received(), self.receiver.rtt())
     }
 
     // The network's side.

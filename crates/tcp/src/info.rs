@@ -8,6 +8,9 @@ pub struct Info {
     pub rtt: Span,
     /// Least round-trip time of the last five minutes; zero before the first sample.
     pub min_rtt: Span,
+    /// Round trip of the peer that sends, as its data shows; zero before the first sample. With data that
+    /// the peer did not have sooner it is longer.
+    pub rcv_rtt: Span,
     /// Retransmission timeout.
     pub rto: Span,
     /// Congestion window, packets.
@@ -34,6 +37,8 @@ pub struct Info {
     pub dsacks: u32,
     /// Times that reordering was seen.
     pub reorderings: u32,
+    /// Bytes sent, each counted once.
+    pub bytes_sent: u64,
     /// Bytes acknowledged.
     pub bytes_acked: u64,
     /// Bytes received in order.

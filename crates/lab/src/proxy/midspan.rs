@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use midspan_relay::{Config, LegConfig};
-use midspan_scenario::{CellSpec, Host, Leg};
+use midspan_relay::{Config, LegConfig, ReadAheadKind};
+use midspan_scenario::{CellSpec, Host, Leg, ReadAhead};
 use midspan_sys::netns::Netns;
 
 use super::Proxy;
@@ -42,6 +42,12 @@ fn configuration(spec: &CellSpec) -> Config {
     config.server_leg = leg(&relay.server_leg, host);
     if let Some(buffer) = relay.buffer {
         config.buffer = buffer;
+    }
+    if let Some(ahead) = relay.read_ahead {
+        config.read_ahead = match ahead {
+            ReadAhead::Fixed => ReadAheadKind::Fixed,
+            ReadAhead::Auto => ReadAheadKind::Auto,
+        };
     }
     config
 }

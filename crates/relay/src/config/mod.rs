@@ -69,6 +69,9 @@ pub struct Config {
     /// What the relay holds of a flow in each direction, at most, beside the sockets' buffers.
     #[serde(default = "default_buffer")]
     pub buffer: ByteSize,
+    /// How far it reads ahead of the leg that takes a direction's bytes.
+    #[serde(default)]
+    pub read_ahead: ReadAheadKind,
     /// How long a stop waits for open flows.
     #[serde(default = "default_drain_timeout")]
     pub drain_timeout: Span,
@@ -172,6 +175,17 @@ fn default_port() -> u16 {
     8742
 }
 
+/// How far the relay reads ahead of the leg that takes a direction's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadAheadKind {
+    /// As far as `buffer` lets it.
+    #[default]
+    Fixed,
+    /// As far as that leg needs, by what it takes; up to `buffer`.
+    Auto,
+}
+
 const fn default_nice() -> i32 {
     -10
 }
@@ -271,6 +285,7 @@ impl Config {
             nice: default_nice(),
             mark: default_mark(),
             buffer: default_buffer(),
+            read_ahead: ReadAheadKind::default(),
             drain_timeout: default_drain_timeout(),
             connect_timeout: default_connect_timeout(),
             fast_open: false,
@@ -493,6 +508,7 @@ interception = "bpf"
 workers = 2
 mark = 0x4d53
 buffer = "1 MiB"
+read_ahead = "auto"
 drain_timeout = "30 s"
 connect_timeout = "10 s"
 [client_leg]
@@ -592,25 +608,26 @@ to = "one.example:80"
             ("\"10.0.0.0/8\", \"fd00::/8\"", 3, ["", "`clients`", "10.0.0.0/8"]),
             ("buffer = \"1 MiB\"", 7, ["buffer = \"1 mib\"", "1 mib", "64 KiB"]),
             ("buffer = \"1 MiB\"", 7, ["buffer = \"1 B\"", "`buffer`", "4 KiB"]),
-            ("\"cubic\"", 11, ["\"\"", "`client_leg.congestion_control`", "cubic"]),
-            ("\"10 min\"", 15, ["\"10 ms\"", "`client_leg.keepalive`", "1 s"]),
-            ("\"2 min\"", 16, ["\"25 days\"", "25 days", "min"]),
-            ("\"2 min\"", 16, ["\"30 ms\"", "`client_leg.user_timeout`", "1 s"]),
-            ("1300", 17, ["80", "`client_leg.max_segment`", "88"]),
-            ("50 Mbit", 18, ["1 kbit", "`client_leg.max_pacing_rate`", "8 kbit/s"]),
-            ("dscp = 10", 19, ["dscp = 64", "64", "63"]),
-            ("dscp = 10", 19, ["dscp = \"EF\"", "EF", "\"copy\""]),
-            ("buffered = \"256 MiB\"", 25, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
-            ("\"1 min\"", 27, ["\"1 ms\"", "`limits.half_closed`", "1 s"]),
+            ("\"cubic\"", 12, ["\"\"", "`client_leg.congestion_control`", "cubic"]),
+            ("\"auto\"", 8, ["\"never\"", "never", "`fixed`"]),
+            ("\"10 min\"", 16, ["\"10 ms\"", "`client_leg.keepalive`", "1 s"]),
+            ("\"2 min\"", 17, ["\"25 days\"", "25 days", "min"]),
+            ("\"2 min\"", 17, ["\"30 ms\"", "`client_leg.user_timeout`", "1 s"]),
+            ("1300", 18, ["80", "`client_leg.max_segment`", "88"]),
+            ("50 Mbit", 19, ["1 kbit", "`client_leg.max_pacing_rate`", "8 kbit/s"]),
+            ("dscp = 10", 20, ["dscp = 64", "64", "63"]),
+            ("dscp = 10", 20, ["dscp = \"EF\"", "EF", "\"copy\""]),
+            ("buffered = \"256 MiB\"", 26, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
+            ("\"1 min\"", 28, ["\"1 ms\"", "`limits.half_closed`", "1 s"]),
             ("\"bpf\"", 4, ["\"iptables\"", "iptables", "`nftables`"]),
-            ("\"bpf\"", 30, ["\"nftables\"", "`policy`", "bpf"]),
-            ("\"22\"", 33, ["\"0x16\"", "0x16", "5060-5061"]),
-            ("holdout = 10", 35, ["holdout = 1001", "`policy.holdout`", "1000"]),
-            ("\"plain\"", 37, ["\"none\"", "none", "`pseudonym`"]),
-            ("/run/midspan/relay.sock", 46, ["/", "`admin.socket`", "100"]),
-            ("9743", 40, ["port", "socket address", ""]),
-            ("\"100 MB\"", 43, ["\"1 B\"", "`flow_log.max_size`", "4 KiB"]),
-            ("[46]", 34, ["[64]", "`policy.pass_dscp`", "63"]),
+            ("\"bpf\"", 31, ["\"nftables\"", "`policy`", "bpf"]),
+            ("\"22\"", 34, ["\"0x16\"", "0x16", "5060-5061"]),
+            ("holdout = 10", 36, ["holdout = 1001", "`policy.holdout`", "1000"]),
+            ("\"plain\"", 38, ["\"none\"", "none", "`pseudonym`"]),
+            ("/run/midspan/relay.sock", 47, ["/", "`admin.socket`", "100"]),
+            ("9743", 41, ["port", "socket address", ""]),
+            ("\"100 MB\"", 44, ["\"1 B\"", "`flow_log.max_size`", "4 KiB"]),
+            ("[46]", 35, ["[64]", "`policy.pass_dscp`", "63"]),
         ] {
             let text = FULL.replacen(wrong, words[0], 1);
             let said = refusal(&text);

@@ -74,7 +74,8 @@ impl Worker {
             connected = self.connect_to(other, opening.dscp);
             story.server = other;
         }
-        let mut flow = LiveFlow::new(story, client_leg, connected?, self.marks, others, due);
+        let ahead = super::read_ahead(&self.settings.config);
+        let mut flow = LiveFlow::new(story, client_leg, connected?, ahead, others, due);
         (flow.dscp, flow.preface) = (opening.dscp, preface);
         if early > 0 {
             flow.early(early, self.counters());

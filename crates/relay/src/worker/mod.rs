@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use midspan_split::{Cause, Leg, Watermarks};
+use midspan_split::{Cause, Leg, PerLeg, ReadAhead};
 use midspan_units::ByteSize;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -26,7 +26,7 @@ use courtesy::Courtesy;
 use intake::listeners;
 use rounds::Rounds;
 
-use crate::config::Config;
+use crate::config::{Config, LegConfig, ReadAheadKind};
 use crate::confirm::Confirmations;
 use crate::counters::Counters;
 use crate::flow::{LiveFlow, Told};
@@ -69,7 +69,6 @@ pub(crate) struct Worker {
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
     clients: Vec<IpNet>,
-    marks: Watermarks,
     flows: Slab<LiveFlow>,
     pool: Pool,
     outbox: Outbox,
@@ -128,7 +127,6 @@ impl Worker {
             courtesy: Courtesy::new(),
             rest_until: None,
             clients: IpNet::aggregate(&config.clients),
-            marks: Watermarks::up_to(config.buffer.as_bytes()),
             flows: Slab::new(),
             pool: Pool::new(limit, config.buffer, shared.descriptors.pipes_per_worker),
             outbox: Outbox::new(),
@@ -334,6 +332,18 @@ impl Worker {
             }
         }
     }
+}
+
+/// How far a new flow's legs are read ahead of each other.
+fn read_ahead(config: &Config) -> PerLeg<ReadAhead> {
+    let buffer = config.buffer.as_bytes();
+    let of = |draining: &LegConfig| match config.read_ahead {
+        ReadAheadKind::Fixed => ReadAhead::fixed(buffer),
+        ReadAheadKind::Auto => {
+            ReadAhead::measured(buffer, draining.notsent_lowat.map(ByteSize::as_bytes))
+        }
+    };
+    PerLeg { client: of(&config.server_leg), server: of(&config.client_leg) }
 }
 
 /// What one worker may have in buffers.

@@ -1,7 +1,8 @@
 //! What the relay does not take, and how much it takes at most.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -164,6 +165,43 @@ fn a_slow_reader_bounds_what_is_buffered() {
     }
     assert_eq!(written, 0);
     relay.until(|counts| counts["active"] == 0 && counts["buffered"] == 0);
+}
+
+/// A reader that takes 64 KiB every 10 ms needs some hundred kilobytes ahead of it, in the relay and in
+/// the socket towards it, and no mebibyte.
+#[test]
+fn a_slow_reader_is_read_ahead_of_as_far_as_it_needs() {
+    let Some(world) = World::new() else { return };
+    let ahead = |read_ahead: &str| {
+        let settings = format!("{NFTABLES}buffer = \"4 MiB\"\nread_ahead = \"{read_ahead}\"\n");
+        let mut relay = RelayProcess::start(&world.relay, &settings);
+        let (mut reader, mut writer) = world.pair(SERVER[0]);
+        socket2::SockRef::from(&reader).set_recv_buffer_size(64 * 1024).unwrap();
+        let enough = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                let mut written = 0;
+                while !enough.load(Ordering::Relaxed) {
+                    writer.write_all(&[7; 64 * 1024]).unwrap();
+                    written += 64 * 1024;
+                }
+                writer.shutdown(Shutdown::Write).unwrap();
+                written
+            });
+            let mut read = 0;
+            for _ in 0..250 {
+                read += reader.read(&mut [0; 64 * 1024]).unwrap() as u64;
+                thread::sleep(Duration::from_millis(10));
+            }
+            let ahead = relay.counts()["bytes_from_server"] - read;
+            enough.store(true, Ordering::Relaxed);
+            read += io::copy(&mut reader, &mut io::sink()).unwrap();
+            assert_eq!(writing.join().unwrap(), read);
+            ahead
+        })
+    };
+    let (fixed, auto) = (ahead("fixed"), ahead("auto"));
+    assert!(auto < fixed / 2, "{auto} ahead of it in place of {fixed}");
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn troubles_of(report: &Report<'_>) -> Markup {
 
 /// Every metric's plots and table.
 fn results(report: &Report<'_>) -> Markup {
-    let metrics = Metric::all_of(report.scenario);
+    let metrics = Metric::all_of(report.scenario, &report.summary);
     let (bulk, times): (Vec<Metric>, Vec<Metric>) =
         metrics.into_iter().partition(|metric| metric.is_of_bulk());
     html! {

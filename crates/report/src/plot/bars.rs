@@ -67,6 +67,10 @@ pub(crate) enum Value {
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 350.0;
 const FRAME: Frame = Frame { left: 62.0, top: 18.0, width: 788.0, height: 284.0 };
+/// About what a character of a label takes.
+const CHARACTER: f64 = 6.6;
+/// By which labels are tilted that would run into each other, in degrees.
+const TILT: f64 = 60.0;
 
 impl BarChart {
     /// The chart as SVG, on a vertical axis that covers `values`: the same for charts that are to
@@ -75,19 +79,29 @@ impl BarChart {
         let unit = self.quantity.axis_unit();
         let log = if scale.is_log() { " (log scale)" } else { "" };
         let step = FRAME.width / self.groups.len().max(1) as f64;
+        let longest = self.longest_label();
+        let tilts = longest + CHARACTER > step;
+        let drop = if tilts { longest * TILT.to_radians().sin() } else { 0.0 };
         html! {
-            svg class="plot wide" viewBox={ "0 0 " (px(WIDTH)) " " (px(HEIGHT)) } role="img"
+            svg class="plot wide" viewBox={ "0 0 " (px(WIDTH)) " " (px(HEIGHT + drop)) } role="img"
                 aria-label=(self.description) {
                 (FRAME.y_axis(scale, &format!("{}{unit}{log}", self.y_title), |value| {
                     self.quantity.tick(value)
                 }))
                 @for (index, group) in self.groups.iter().enumerate() {
                     @let left = FRAME.left + step * index as f64;
+                    (label(&group.label, left + step / 2.0, tilts))
                     (draw_group(group, scale, left, step))
                 }
-                (FRAME.x_axis(&self.x_title))
+                (FRAME.x_axis(&self.x_title, drop))
             }
         }
+    }
+
+    /// About the width of the longest one.
+    fn longest_label(&self) -> f64 {
+        let lengths = self.groups.iter().map(|group| group.label.chars().count());
+        lengths.max().unwrap_or(0) as f64 * CHARACTER
     }
 
     /// The papers' numbers in it.
@@ -121,12 +135,23 @@ impl Bar {
     }
 }
 
+fn label(text: &str, middle: f64, tilts: bool) -> Markup {
+    html! {
+        @if tilts {
+            text class="tick" text-anchor="end" dy="0.32em"
+                transform={
+                    "translate(" (px(middle)) " " (px(FRAME.bottom() + 9.0)) ") rotate(-" (px(TILT)) ")"
+                } { (text) }
+        } @else {
+            text class="tick" text-anchor="middle" x=(px(middle)) y=(px(FRAME.bottom() + 17.0)) { (text) }
+        }
+    }
+}
+
 fn draw_group(group: &Group, scale: Scale, left: f64, width: f64) -> Markup {
     let slot = (width * 0.8 / group.bars.len().max(1) as f64).min(64.0);
     let start = left + (width - slot * group.bars.len() as f64) / 2.0;
     html! {
-        text class="tick" text-anchor="middle" x=(px(left + width / 2.0))
-            y=(px(FRAME.bottom() + 17.0)) { (group.label) }
         @for (index, bar) in group.bars.iter().enumerate() {
             (draw_bar(bar, scale, start + slot * index as f64, slot))
         }

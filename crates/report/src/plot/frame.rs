@@ -57,13 +57,13 @@ impl Frame {
         }
     }
 
-    /// The base line, and the title of the axis below it.
-    pub(crate) fn x_axis(&self, title: &str) -> Markup {
+    /// The base line, and the title of the axis below it and its labels, which take `labels` more than a line.
+    pub(crate) fn x_axis(&self, title: &str, labels: f64) -> Markup {
         let y = px(self.bottom());
         html! {
             line class="base" x1=(px(self.left)) x2=(px(self.right())) y1=(y) y2=(y) {}
             text class="axis" text-anchor="middle"
-                x=(px(self.left + self.width / 2.0)) y=(px(self.bottom() + 38.0)) { (title) }
+                x=(px(self.left + self.width / 2.0)) y=(px(self.bottom() + 38.0 + labels)) { (title) }
         }
     }
 }

@@ -73,7 +73,7 @@ impl LineChart {
                             y=(px(FRAME.bottom() + 17.0)) { (number::bytes(tick.value)) }
                     }
                 }
-                (FRAME.x_axis(&format!("{}, log scale", self.x_title)))
+                (FRAME.x_axis(&format!("{}, log scale", self.x_title), 0.0))
                 @for line in &self.lines { (draw_line(line, x, y)) }
             }
         }

@@ -60,7 +60,7 @@ impl ScatterChart {
                         y=(px(FRAME.bottom() + 17.0)) { (self.quantity.tick(tick.value)) }
                 }
                 (self.diagonal(scale))
-                (FRAME.x_axis(&format!("{}{unit}", self.x_title)))
+                (FRAME.x_axis(&format!("{}{unit}", self.x_title), 0.0))
                 @for dot in &self.dots {
                     g class={ "series " (class(dot.variant)) } {
                         title { (dot.hover) }

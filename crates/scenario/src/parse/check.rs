@@ -317,6 +317,9 @@ fn shared(relay: &Relay) -> Option<Problem> {
     if relay.shared.is_some() && (others || relay.buffer.is_some()) {
         return problem(&keys, "it stands in place of all other buffers: leave those out");
     }
+    if relay.shared.is_some() && relay.read_ahead.is_some() {
+        return problem(&["relay", "read_ahead"], "not with `shared`, which says what is held");
+    }
     size(&keys, relay.shared)
 }
 

@@ -8,12 +8,14 @@ use serde_json::Value;
 use crate::Direction;
 
 mod assist;
+mod held;
 mod network;
 #[cfg(test)]
 mod tests;
 mod work;
 
 pub use assist::{CutRecord, CutWatch, FeedbackRecord};
+pub use held::HeldWatch;
 pub use network::{DelayRecord, DirectionRecord, LatenessRecord, LegRecord, LinkRecord};
 pub use work::{PageRecord, PageSample, TransferRecord, VideoRecord};
 
@@ -181,6 +183,7 @@ impl std::fmt::Display for Variant {
 /// Whether the run gave numbers that can be trusted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
+#[expect(clippy::large_enum_variant, reason = "nearly all are the large one")]
 pub enum Outcome {
     /// It ran as meant.
     Measured(Measurement),
@@ -227,6 +230,10 @@ pub struct Measurement {
     pub legs: Vec<LegRecord>,
     /// What the links did, the UE's first; where there are cells, all that are beside each other together.
     pub links: Vec<LinkRecord>,
+    /// How long the proxy had held what it sent in the measured time, in looks of [`HeldWatch::LOOK`]; none without a proxy, and
+    /// on transfers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<DelayRecord>,
     /// What became of NetAssist's feedback; none without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<FeedbackRecord>,

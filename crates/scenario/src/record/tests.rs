@@ -68,6 +68,7 @@ fn measured() -> Record {
             videos: Vec::new(),
             legs: vec![leg],
             links: vec![link],
+            held: Some(DelayRecord { mean_us: 5e5, ..DelayRecord::default() }),
             feedback: Some(FeedbackRecord { used: 9, ..FeedbackRecord::default() }),
             cuts: vec![cut_record()],
         }),

@@ -264,6 +264,11 @@ impl Receiver {
         self.window.initial()
     }
 
+    /// The sender's round trip as seen from here; zero before the first sample.
+    pub(crate) fn rtt(&self) -> Span {
+        self.window.rtt()
+    }
+
     /// The caller decides on the window itself, and the sender is told as often as acknowledgements go:
     /// by every two segments that it opens. Rarer updates would leave the sender waiting for a window that
     /// is there (RFC 9293, 3.8.6.2.2, asks for one segment at least).

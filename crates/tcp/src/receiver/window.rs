@@ -82,6 +82,10 @@ impl Window {
         self.fixed = bytes;
     }
 
+    pub(super) fn rtt(&self) -> Span {
+        self.rtt
+    }
+
     /// Greatest window.
     pub(super) fn limit(&self) -> u64 {
         self.limit

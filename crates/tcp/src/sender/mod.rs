@@ -261,6 +261,10 @@ impl Sender {
         self.closed
     }
 
+    pub(crate) fn set_unsent_limit(&mut self, bytes: Option<u32>) {
+        self.config.tcp_notsent_lowat = bytes;
+    }
+
     /// Bytes that the send buffer has room for.
     pub(crate) fn room(&self) -> u64 {
         let held = self.written - self.una.min(self.written);
@@ -331,11 +335,12 @@ impl Sender {
         self.pacer.number()
     }
 
-    pub(crate) fn info(&self, bytes_acked: u64, bytes_received: u64) -> Info {
+    pub(crate) fn info(&self, bytes_acked: u64, bytes_received: u64, rcv_rtt: Span) -> Info {
         let mss = u64::from(self.config.mss);
         Info {
             rtt: self.rtt.smoothed(),
             min_rtt: self.rtt.min().unwrap_or(Span::ZERO),
+            rcv_rtt,
             rto: self.rtt.rto(),
             cwnd: self.cwnd(),
             ssthresh: self.control.ssthresh(),
@@ -352,6 +357,8 @@ impl Sender {
             timeouts: self.totals.timeouts,
             dsacks: self.totals.dsacks,
             reorderings: self.totals.reorderings,
+            // The SYN takes one, and a FIN would.
+            bytes_sent: self.nxt.min(self.written()) - 1,
             bytes_acked,
             bytes_received,
         }
