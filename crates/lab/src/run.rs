@@ -216,12 +216,18 @@ fn watch_cuts(
         let earlier = delays(cut.before);
         let before = delays(cut.start).since(&earlier);
         let mut watch = CutWatch::start(age(), received());
-        while age() < cut.end {
-            wait_until((age() + CutWatch::LOOK).min(cut.end));
-            watch.look(age(), received());
-        }
+        let mut follow_until = |end: Span| {
+            while age() < end {
+                wait_until((age() + CutWatch::LOOK).min(end));
+                watch.look(age(), received());
+            }
+        };
+        follow_until(cut.late);
+        let earlier = delays(cut.late);
+        follow_until(cut.end);
+        let during = delays(cut.end).since(&earlier);
         let earlier = delays(cut.after);
-        watch.record(&cut, &before, &delays(cut.last).since(&earlier))
+        watch.record(&cut, &before, &during, &delays(cut.last).since(&earlier))
     };
     cuts.between(from, until, assist.period).into_iter().map(follow).collect()
 }

@@ -29,7 +29,9 @@ pub(crate) enum Metric {
     CutSilence,
     /// How long the data waited before feedback was cut.
     CutBefore,
-    /// And once it was back.
+    /// At the end of the cut.
+    CutDuring,
+    /// And once feedback was back.
     CutAfter,
     /// Until the receiving application had the last byte.
     Received,
@@ -79,7 +81,7 @@ impl Metric {
         }
         if scenario.cells().iter().any(|cell| cell.spec.cuts().is_some()) {
             metrics.extend([Metric::CutGoodput, Metric::CutSilence]);
-            metrics.extend([Metric::CutBefore, Metric::CutAfter]);
+            metrics.extend([Metric::CutBefore, Metric::CutDuring, Metric::CutAfter]);
         }
         if has(|workload| matches!(workload, Workload::Transfer(_))) {
             metrics.extend([Metric::Received, Metric::Closed, Metric::Acknowledged]);
@@ -111,6 +113,7 @@ impl Metric {
                 | Metric::CutGoodput
                 | Metric::CutSilence
                 | Metric::CutBefore
+                | Metric::CutDuring
                 | Metric::CutAfter
         )
     }
@@ -128,6 +131,7 @@ impl Metric {
             | Metric::Held95
             | Metric::CutSilence
             | Metric::CutBefore
+            | Metric::CutDuring
             | Metric::CutAfter
             | Metric::Received
             | Metric::Closed
@@ -150,6 +154,7 @@ impl Metric {
             Metric::CutGoodput => "Goodput while feedback is cut",
             Metric::CutSilence => "Longest silence while feedback is cut",
             Metric::CutBefore => "Queueing delay before a cut, 95th percentile",
+            Metric::CutDuring => "Queueing delay at the end of a cut, 95th percentile",
             Metric::CutAfter => "Queueing delay after a cut, 95th percentile",
             Metric::Received => "Time to last byte received",
             Metric::Closed => "Time to orderly close",
@@ -188,6 +193,9 @@ impl Metric {
             Metric::CutSilence => "For how long it read nothing at worst, over each cut.",
             Metric::CutBefore => {
                 "Of the data's packets over the second before each cut of feedback."
+            }
+            Metric::CutDuring => {
+                "Of the data's packets over the last second of each cut of feedback."
             }
             Metric::CutAfter => {
                 "Of the data's packets over the second that begins three periods after each cut of \
@@ -238,6 +246,7 @@ impl Metric {
             | Metric::CutGoodput
             | Metric::CutSilence
             | Metric::CutBefore
+            | Metric::CutDuring
             | Metric::CutAfter
             | Metric::Closed
             | Metric::Acknowledged
@@ -263,6 +272,7 @@ impl Metric {
             Metric::CutGoodput => Some(summary.cuts?.goodput_bps),
             Metric::CutSilence => Some(summary.cuts?.silence_s),
             Metric::CutBefore => summary.cuts?.before_s,
+            Metric::CutDuring => summary.cuts?.during_s,
             Metric::CutAfter => summary.cuts?.after_s,
             Metric::Received => Some(summary.transfers?.received_s),
             Metric::Closed => Some(summary.transfers?.closed_s),
@@ -303,6 +313,7 @@ impl Metric {
             Metric::CutGoodput => of_cuts(|cut| Some(cut.goodput_bps)),
             Metric::CutSilence => of_cuts(|cut| Some(cut.silence_s)),
             Metric::CutBefore => of_cuts(CutRecord::before95_s),
+            Metric::CutDuring => of_cuts(CutRecord::during95_s),
             Metric::CutAfter => of_cuts(CutRecord::after95_s),
             Metric::Received => times(|transfer| transfer.received_s),
             Metric::Closed => times(|transfer| transfer.closed_s),

@@ -62,6 +62,8 @@ pub struct CutTimes {
     pub before: Span,
     /// Silence begins.
     pub start: Span,
+    /// From then on until `end` the queue is looked at, as it is without feedback.
+    pub late: Span,
     /// Silence is over.
     pub end: Span,
     /// Three periods later, when the queue is to be as before ...
@@ -70,7 +72,7 @@ pub struct CutTimes {
     pub last: Span,
 }
 
-/// How long the queue is looked at before a cut, and after it.
+/// How long the queue is looked at before a cut, at its end, and after it.
 const LOOK: Span = Span::from_secs(1);
 
 impl Cuts {
@@ -87,7 +89,14 @@ impl Cuts {
             let start = self.every * number;
             let end = start + self.length;
             let after = end + period * 3;
-            CutTimes { before: start.saturating_sub(LOOK), start, end, after, last: after + LOOK }
+            CutTimes {
+                before: start.saturating_sub(LOOK),
+                start,
+                late: end.saturating_sub(LOOK).max(start),
+                end,
+                after,
+                last: after + LOOK,
+            }
         };
         let numbers = (1..).map(times).take_while(|cut| cut.last <= until);
         numbers.filter(|cut| cut.before >= from).collect()

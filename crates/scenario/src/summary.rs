@@ -144,6 +144,8 @@ pub struct CutSummary {
     pub silence_s: Stats,
     /// The 95th percentile of the queueing delay before a cut, in seconds; none if nothing came through.
     pub before_s: Option<Stats>,
+    /// The same over its last second.
+    pub during_s: Option<Stats>,
     /// The same after it.
     pub after_s: Option<Stats>,
 }
@@ -400,6 +402,7 @@ impl CutSummary {
             goodput_bps: over(cuts().map(|cut| cut.goodput_bps).collect())?,
             silence_s: over(cuts().map(|cut| cut.silence_s).collect())?,
             before_s: over(cuts().filter_map(CutRecord::before95_s).collect()),
+            during_s: over(cuts().filter_map(CutRecord::during95_s).collect()),
             after_s: over(cuts().filter_map(CutRecord::after95_s).collect()),
         })
     }

@@ -323,14 +323,20 @@ impl Run<'_> {
             let before = self.access_delays(cut.start).since(&earlier);
             let mut watch = CutWatch::start(cut.start, self.received(flows, upload));
             let mut at = cut.start;
+            let mut earlier = Times::new();
             while at < cut.end {
-                at = (at + CutWatch::LOOK).min(cut.end);
+                let next = (at + CutWatch::LOOK).min(cut.end);
+                if (at..next).contains(&cut.late) {
+                    earlier = self.access_delays(cut.late);
+                }
+                at = next;
                 self.advance(Time::ZERO + at, |_| false);
                 watch.look(at, self.received(flows, upload));
             }
+            let during = self.access_delays(cut.end).since(&earlier);
             let earlier = self.access_delays(cut.after);
             let after = self.access_delays(cut.last).since(&earlier);
-            records.push(watch.record(&cut, &before, &after));
+            records.push(watch.record(&cut, &before, &during, &after));
         }
         records
     }

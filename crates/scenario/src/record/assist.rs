@@ -35,6 +35,9 @@ pub struct CutRecord {
     /// came through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<DelayRecord>,
+    /// The same over its last second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub during: Option<DelayRecord>,
     /// The same over the second that begins three periods after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<DelayRecord>,
@@ -44,6 +47,11 @@ impl CutRecord {
     /// The 95th percentile of the queueing delay before it, in seconds.
     pub fn before95_s(&self) -> Option<f64> {
         Some(self.before?.p95_us / 1e6)
+    }
+
+    /// The 95th percentile of the queueing delay over its last second, in seconds.
+    pub fn during95_s(&self) -> Option<f64> {
+        Some(self.during?.p95_us / 1e6)
     }
 
     /// The 95th percentile of the queueing delay after it, in seconds.
@@ -78,14 +86,22 @@ impl CutWatch {
         }
     }
 
-    /// At the end, which has been looked at, with the delays over the time before the cut and after.
-    pub fn record(&self, cut: &CutTimes, before: &Times, after: &Times) -> CutRecord {
+    /// At the end, which has been looked at, with the delays over the time before the cut, over its
+    /// last second, and after it.
+    pub fn record(
+        &self,
+        cut: &CutTimes,
+        before: &Times,
+        during: &Times,
+        after: &Times,
+    ) -> CutRecord {
         let length = cut.end.saturating_sub(cut.start);
         CutRecord {
             from_s: cut.start.as_secs_f64(),
             goodput_bps: (self.last - self.first) as f64 * 8.0 / length.as_secs_f64(),
             silence_s: self.silence.as_secs_f64(),
             before: DelayRecord::of(before),
+            during: DelayRecord::of(during),
             after: DelayRecord::of(after),
         }
     }

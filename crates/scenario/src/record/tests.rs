@@ -81,6 +81,7 @@ fn cut_record() -> CutRecord {
     let cut = CutTimes {
         before: at(9_000),
         start: at(10_000),
+        late: at(11_000),
         end: at(12_000),
         after: at(12_150),
         last: at(13_150),
@@ -91,9 +92,10 @@ fn cut_record() -> CutRecord {
     {
         watch.look(at(when), received);
     }
-    let mut after = Times::new();
+    let (mut during, mut after) = (Times::new(), Times::new());
+    during.record(at(50));
     after.record(at(20));
-    watch.record(&cut, &Times::new(), &after)
+    watch.record(&cut, &Times::new(), &during, &after)
 }
 
 #[test]
@@ -102,6 +104,7 @@ fn a_cut_is_followed_from_its_start_to_its_end() {
     assert_eq!((record.from_s, record.goodput_bps), (10.0, 1_000_000.0));
     assert_eq!(record.silence_s, 0.8);
     assert_eq!(record.before95_s(), None);
+    assert!((0.049..0.051).contains(&record.during95_s().unwrap()));
     assert!((0.019..0.021).contains(&record.after95_s().unwrap()));
 }
 
