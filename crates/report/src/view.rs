@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use midspan_scenario::record::{CutRecord, Measurement, PageRecord, Record, Variant, VideoRecord};
-use midspan_scenario::summary::{CellSummary, Counts, Gain, Summary, VariantSummary, Verdict};
+use midspan_scenario::summary::{
+    CellSummary, Counts, CutSummary, Gain, Summary, VariantSummary, Verdict,
+};
 use midspan_scenario::{Direction, Scenario, Stats, Workload};
 
 use crate::number::{Quantity, shortest};
@@ -81,7 +83,14 @@ impl Metric {
         }
         if scenario.cells().iter().any(|cell| cell.spec.cuts().is_some()) {
             metrics.extend([Metric::CutGoodput, Metric::CutSilence]);
-            metrics.extend([Metric::CutBefore, Metric::CutDuring, Metric::CutAfter]);
+            metrics.push(Metric::CutBefore);
+            // Records of before it was measured lack it.
+            let mut variants = summary.cells.iter().flat_map(|cell| &cell.variants);
+            let measured = |cuts: &CutSummary| cuts.during_s.is_some();
+            if variants.any(|variant| variant.cuts.as_ref().is_some_and(measured)) {
+                metrics.push(Metric::CutDuring);
+            }
+            metrics.push(Metric::CutAfter);
         }
         if has(|workload| matches!(workload, Workload::Transfer(_))) {
             metrics.extend([Metric::Received, Metric::Closed, Metric::Acknowledged]);

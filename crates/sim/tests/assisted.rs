@@ -147,6 +147,8 @@ fn while_feedback_is_cut_the_flow_goes_on_and_afterwards_the_queue_is_short_agai
     assert!(goodput(&natcp) > 0.9 * goodput(&cubic));
     let after = |cuts: &[CutRecord]| cuts.iter().filter_map(CutRecord::after95_s).sum::<f64>();
     assert!(after(&natcp) < after(&cubic) / 3.0, "{} {}", after(&natcp), after(&cubic));
+    let during = natcp.iter().filter_map(CutRecord::during95_s).sum::<f64>();
+    assert!(during > after(&natcp), "{during} {}", after(&natcp));
     assert_eq!(measure("natcp", "feedback = 'causal'", 1).cuts, []);
 }
 
