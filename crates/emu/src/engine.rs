@@ -67,8 +67,8 @@ impl Engine {
             let more = self.link.take_in();
             let (due, departed) = self.put_out();
             self.link.note_gap(timing::now().since(looked));
-            if departed {
-                self.pace.departed(looked);
+            if departed > 0 {
+                self.pace.departed(looked, departed);
             }
             if !more {
                 let before = timing::now();
@@ -94,10 +94,10 @@ impl Engine {
     }
 
     /// Puts packets out that are due, the earliest first whatever way they go. When the next one
-    /// is due, and whether any left.
-    fn put_out(&mut self) -> (Option<Time>, bool) {
+    /// is due, and how many left.
+    fn put_out(&mut self) -> (Option<Time>, usize) {
         let mut now = timing::now();
-        let mut departed = false;
+        let mut departed = 0;
         for _ in 0..OUT_PER_ROUND {
             let Some((due, lane)) = self.link.next_due() else { break };
             if due > now {
@@ -107,7 +107,7 @@ impl Engine {
                 }
             }
             self.link.put_out(lane, now);
-            departed = true;
+            departed += 1;
         }
         self.link.flush();
         (self.link.next_due().map(|(due, _)| due), departed)

@@ -13,9 +13,10 @@
 //! second link beside it on two cores: p99 lateness 32 to 38 us awake, 91 to 136 us else. It keeps a
 //! processor to itself, so only half of them may be kept that way.
 //!
-//! And where only long round trips are at stake there is nothing to be won by punctuality: such a
-//! link always lets its packets leave in groups, larger ones, as a network card does that moderates
-//! its interrupts.
+//! And where only long round trips are at stake a link that has much to do lets its packets leave in
+//! larger groups, as a network card does that moderates its interrupts. One that has little to do is
+//! punctual there too: congestion controls that look at delays (TCP Illinois at a hundredth of the queue's)
+//! see the difference.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
@@ -29,8 +30,21 @@ pub(crate) struct Pace {
     /// How long after a departure the next one is, at least, when thrifty.
     pause: Span,
     last_departure: Time,
-    /// When counting began, and how long the thread has slept since.
-    window: (Time, Span),
+    window: Window,
+}
+
+/// What the thread did since counting began.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    since: Time,
+    slept: Span,
+    departed: u64,
+}
+
+impl Window {
+    const fn begin(since: Time) -> Window {
+        Window { since, slept: Span::ZERO, departed: 0 }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +78,14 @@ const WINDOW: Span = Span::from_millis(5);
 /// Above this share of a processor (in per cent) a punctual thread becomes thrifty.
 const TOO_BUSY: u64 = 75;
 
-/// Below this one a thrifty thread becomes punctual.
+/// The same where round trips are long, and the processor is better left to the hosts.
+const TOO_BUSY_FOR_LONG: u64 = 50;
+
+/// Below this one a thrifty thread becomes punctual, if that takes no more either.
 const AT_EASE: u64 = 40;
+
+/// What a packet costs a punctual thread, which wakes for each.
+const COST_OF_WAKING: Span = Span::from_micros(20);
 
 impl Pace {
     /// For links whose connections have round trips of this length at least, and whether a processor
@@ -73,11 +93,10 @@ impl Pace {
     pub(crate) fn for_rtt(shortest: Span, processor: Option<&Processor>) -> Pace {
         let pause = (shortest / 100).clamp(LEAST_PAUSE, LONGEST_PAUSE);
         let manner = match processor {
-            _ if pause > LEAST_PAUSE => Manner::Thrifty,
-            Some(_) => Manner::Awake,
-            None => Manner::Punctual,
+            Some(_) if pause == LEAST_PAUSE => Manner::Awake,
+            _ => Manner::Punctual,
         };
-        Pace { manner, pause, last_departure: Time::ZERO, window: (Time::ZERO, Span::ZERO) }
+        Pace { manner, pause, last_departure: Time::ZERO, window: Window::begin(Time::ZERO) }
     }
 
     /// Whether the thread will use a whole processor.
@@ -87,7 +106,7 @@ impl Pace {
 
     /// The thread starts at `now`.
     pub(crate) fn begin(&mut self, now: Time) {
-        self.window = (now, Span::ZERO);
+        self.window = Window::begin(now);
     }
 
     /// When to wake for a packet that is due then.
@@ -99,30 +118,34 @@ impl Pace {
         }
     }
 
-    /// Packets have left at `now`.
-    pub(crate) fn departed(&mut self, now: Time) {
+    /// So many packets have left at `now`, at least one.
+    pub(crate) fn departed(&mut self, now: Time, packets: usize) {
         self.last_departure = now;
+        self.window.departed += packets as u64;
     }
 
     /// The thread slept, or looked whether there is something to do.
     pub(crate) fn slept(&mut self, from: Time, until: Time) {
-        let (since, slept) = &mut self.window;
+        let window = &mut self.window;
         let time = until.since(from);
         // A look is no rest.
         if time > LOOK {
-            *slept += time;
+            window.slept += time;
         }
-        let elapsed = until.since(*since);
+        let elapsed = until.since(window.since);
         if elapsed < WINDOW {
             return;
         }
-        let busy = elapsed.saturating_sub(*slept).as_nanos() * 100 / elapsed.as_nanos();
+        let share = |time: Span| time.as_nanos() * 100 / elapsed.as_nanos();
+        let busy = share(elapsed.saturating_sub(window.slept));
+        let punctual = share(COST_OF_WAKING * window.departed);
+        let too_busy = if self.pause == LEAST_PAUSE { TOO_BUSY } else { TOO_BUSY_FOR_LONG };
         self.manner = match self.manner {
-            Manner::Punctual if busy > TOO_BUSY => Manner::Thrifty,
-            Manner::Thrifty if busy < AT_EASE && self.pause == LEAST_PAUSE => Manner::Punctual,
+            Manner::Punctual if busy > too_busy => Manner::Thrifty,
+            Manner::Thrifty if busy.max(punctual) < AT_EASE => Manner::Punctual,
             manner => manner,
         };
-        self.window = (until, Span::ZERO);
+        self.window = Window::begin(until);
     }
 }
 
@@ -182,7 +205,7 @@ mod tests {
     fn with_much_to_do_packets_leave_in_groups_until_there_is_less() {
         let mut pace = Pace::for_rtt(Span::from_millis(1), None);
         lived(&mut pace, 0, 10);
-        pace.departed(at(20_000));
+        pace.departed(at(20_000), 1);
         assert_eq!(pace.wake_for(at(20_010)), at(20_000) + LEAST_PAUSE);
         assert_eq!(pace.wake_for(at(20_100)), at(20_100));
         // In between nothing changes.
@@ -193,12 +216,32 @@ mod tests {
     }
 
     #[test]
-    fn long_round_trips_need_no_punctuality() {
+    fn where_round_trips_are_long_groups_are_larger_and_come_sooner() {
         let mut pace = Pace::for_rtt(Span::from_millis(50), None);
-        lived(&mut pace, 0, 90);
-        pace.departed(at(10_000));
+        assert_eq!(pace.wake_for(at(3)), at(0));
+        lived(&mut pace, 0, 45);
+        pace.departed(at(10_000), 1);
         assert_eq!(pace.wake_for(at(10_010)), at(10_000) + LONGEST_PAUSE);
         assert_eq!(Pace::for_rtt(Span::from_millis(10), None).pause, Span::from_micros(100));
+        let processor = std::mem::ManuallyDrop::new(Processor(()));
+        assert!(!Pace::for_rtt(Span::from_millis(10), Some(&processor)).stays_awake());
+    }
+
+    #[test]
+    fn groups_go_on_as_long_as_a_wake_up_for_each_packet_would_take_too_much() {
+        let mut pace = Pace::for_rtt(Span::from_millis(50), None);
+        lived(&mut pace, 0, 10);
+        // A tenth of the time in all, in groups of 20, of which a packet each 25 us is made.
+        for begin in (10_000..50_000).step_by(500) {
+            pace.departed(at(begin), 20);
+            pace.slept(at(begin + 50), at(begin + 500));
+        }
+        assert_eq!(pace.manner, Manner::Thrifty);
+        for begin in (50_000..70_000).step_by(500) {
+            pace.departed(at(begin), 5);
+            pace.slept(at(begin + 50), at(begin + 500));
+        }
+        assert_eq!(pace.manner, Manner::Punctual);
     }
 
     #[test]

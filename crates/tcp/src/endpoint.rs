@@ -382,7 +382,8 @@ impl Endpoint {
             fin: segment.fin,
             echo: segment.timestamps.1,
         };
-        self.receiver.arrive(now, &arrival, self.sender.rtt().smoothed());
+        let rtt = self.sender.rtt();
+        self.receiver.arrive(now, &arrival, rtt.smoothed(), rtt.rto());
     }
 
     fn look_for_the_end(&mut self, now: Time) {

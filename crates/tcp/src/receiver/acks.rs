@@ -89,8 +89,8 @@ impl Acks {
         self.replying = true;
     }
 
-    /// A data segment came.
-    pub(super) fn data_came(&mut self, now: Time, payload: u32, mss: u32, window: u64) {
+    /// A data segment came in order. `rto`: this host's own retransmission timeout.
+    pub(super) fn data_came(&mut self, now: Time, payload: u32, mss: u32, window: u64, rto: Span) {
         self.pushed |= payload < mss;
         let quick = (window / (2 * u64::from(mss.max(1)))).clamp(2, u64::from(MOST_QUICK)) as u32;
         match self.interval {
@@ -104,8 +104,8 @@ impl Acks {
                     self.interval = Some(interval / 2 + LEAST_DELAY / 2);
                 } else if gap < interval {
                     self.interval = Some(interval / 2 + gap);
-                } else if gap > Span::from_secs(1) {
-                    // The sender has probably started over (RFC 5681, 4.1).
+                } else if gap > rto {
+                    // The sender has probably started over (RFC 5681, 4.1), or repairs a loss in each round.
                     self.quick = self.quick.max(quick);
                 }
             }
@@ -214,7 +214,7 @@ mod tests {
             let mut now = Time::ZERO + Span::from_secs(1);
             let mut longest = Span::ZERO;
             for _ in 0..60 {
-                acks.data_came(now, 1448, 1448, 65_536);
+                acks.data_came(now, 1448, 1448, 65_536, Span::from_secs(1));
                 acks.due();
                 acks.decide(now, false, false, 0, rtt);
                 if let Some(at) = acks.deadline().filter(|_| !acks.must_send(now)) {
@@ -233,5 +233,29 @@ mod tests {
         assert!(waits(Span::from_millis(70)) <= Span::from_millis(70) + tick);
         assert!(waits(Span::from_millis(5)) <= LEAST_DELAY + tick, "but for 40 ms at least");
         assert!(waits(Span::ZERO) > Span::from_millis(150), "it knows of no round trip");
+    }
+
+    /// As where a sender repairs a loss in each round: the next segments are answered at once.
+    #[test]
+    fn segments_that_come_further_apart_than_a_timeout_are_acknowledged_at_once() {
+        let at_once = |gap: Span| {
+            let mut acks = Acks::new(&Config::default());
+            let mut now = Time::ZERO + Span::from_secs(1);
+            let mut came = |acks: &mut Acks, gap: Span| {
+                now += gap;
+                acks.data_came(now, 1448, 1448, 65_536, Span::from_millis(300));
+                acks.due();
+                acks.decide(now, false, false, 0, Span::from_millis(100));
+                let at_once = acks.must_send(now);
+                acks.sent();
+                at_once
+            };
+            // Those of the beginning are.
+            while came(&mut acks, Span::from_millis(140)) {}
+            assert!(!came(&mut acks, Span::from_millis(140)));
+            came(&mut acks, gap) && came(&mut acks, Span::from_millis(140))
+        };
+        assert!(at_once(Span::from_millis(301)));
+        assert!(!at_once(Span::from_millis(300)));
     }
 }

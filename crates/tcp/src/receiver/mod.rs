@@ -74,8 +74,9 @@ impl Receiver {
         self.window.establish(now, config.mss, self.nxt);
     }
 
-    /// Data or a FIN has come while the peer's round trip is `rtt`.
-    pub(crate) fn arrive(&mut self, now: Time, arrival: &Arrival, rtt: Span) {
+    /// Data or a FIN has come while the peer's round trip is `rtt` and this host's own retransmission
+    /// timeout `rto`.
+    pub(crate) fn arrive(&mut self, now: Time, arrival: &Arrival, rtt: Span, rto: Span) {
         let start = arrival.start;
         let data_end = start + u64::from(arrival.payload);
         let end = data_end + u64::from(arrival.fin);
@@ -97,10 +98,10 @@ impl Receiver {
             self.fin = Some(data_end);
         }
         self.window.observe_rtt(now, arrival.echo, arrival.payload >= self.mss);
-        self.acks.data_came(now, arrival.payload, self.mss, self.window.offered());
         if start > self.nxt {
             self.queue(start, end);
         } else {
+            self.acks.data_came(now, arrival.payload, self.mss, self.window.offered(), rto);
             self.deliver(start, end, arrival.payload);
         }
         if fin && self.is_finished() {
