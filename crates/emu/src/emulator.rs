@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use midspan_path::Link;
 use midspan_units::{Span, Time};
@@ -163,6 +164,12 @@ struct Thread {
     _processor: Option<Processor>,
 }
 
+/// How often a new thread is woken, to see how long that takes.
+const WAKES: usize = 20;
+
+/// Until it is woken again: long enough for it, and its processor, to have gone to sleep.
+const REST: Duration = Duration::from_micros(300);
+
 impl Thread {
     fn start(name: &str, link: RunningLink, shortest_rtt: Span) -> io::Result<Thread> {
         let processor = Processor::take();
@@ -173,7 +180,20 @@ impl Thread {
         let engine = Engine::new(link, pace, wake.clone(), receiver)?;
         let handle =
             thread::Builder::new().name(format!("emu-{name}")).spawn(move || engine.run())?;
-        Ok(Thread { commands: Some(commands), wake, handle: Some(handle), _processor: processor })
+        let thread =
+            Thread { commands: Some(commands), wake, handle: Some(handle), _processor: processor };
+        thread.see_how_long_waking_takes();
+        Ok(thread)
+    }
+
+    /// An arrival is stamped when the thread has woken for it, which on a processor that was idle takes a good
+    /// part of what a short round trip may be wrong by. So it is stamped earlier by the least that
+    /// waking takes here.
+    fn see_how_long_waking_takes(&self) {
+        for _ in 0..WAKES {
+            thread::sleep(REST);
+            self.command(Command::Wake(timing::now()));
+        }
     }
 
     /// Has the thread carry a command out. One that has died answers nothing, which is noticed by

@@ -13,7 +13,7 @@ use midspan_units::{Span, Time};
 use rustix::event::{Timespec, epoll};
 
 use crate::link::{RunningLink, Snapshot};
-use crate::pace::Pace;
+use crate::pace::{Pace, before};
 use crate::timing::{self, Scheduling};
 
 /// What the owner asks of the thread.
@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Report(Sender<(Snapshot, Scheduling)>),
     /// Forget what was measured so far.
     Reset,
+    /// This was sent then, to see how long the thread takes to wake.
+    Wake(Time),
 }
 
 /// A link, and the thread's means of waiting for packets and for its owner.
@@ -32,6 +34,8 @@ pub(crate) struct Engine {
     commands: Receiver<Command>,
     epoll: OwnedFd,
     pace: Pace,
+    /// The least time that waking has taken.
+    waking: Option<Span>,
 }
 
 /// Packets put out before the ports are looked at again, so that a long queue that falls due at once
@@ -55,7 +59,7 @@ impl Engine {
         }
         // A kernel that cannot wait for nanoseconds (before 5.11) says so here and not in the loop.
         epoll::wait(&epoll, &mut [const { MaybeUninit::uninit() }; 1], Some(&Timespec::default()))?;
-        Ok(Engine { link, wake, commands, epoll, pace })
+        Ok(Engine { link, wake, commands, epoll, pace, waking: None })
     }
 
     /// Runs until the owner is gone.
@@ -87,6 +91,10 @@ impl Engine {
                     let _ = reply.send((self.link.snapshot(), scheduling));
                 }
                 Ok(Command::Reset) => self.link.reset(),
+                Ok(Command::Wake(sent)) => {
+                    let took = timing::now().since(sent);
+                    self.waking = Some(self.waking.map_or(took, |least| least.min(took)));
+                }
                 Err(TryRecvError::Empty) => return true,
                 Err(TryRecvError::Disconnected) => return false,
             }
@@ -121,10 +129,14 @@ impl Engine {
             tv_nsec: (time.as_nanos() % 1_000_000_000) as i64,
         });
         let mut events = [const { MaybeUninit::uninit() }; 3];
+        let slept_from = timing::now();
         // Interrupted by a signal it is as if woken early.
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, timeout.as_ref()) else {
             return;
         };
+        // What has woken the thread came before it was awake.
+        let woke = timing::now();
+        let came = before(woke, self.waking.unwrap_or(Span::ZERO)).max(slept_from);
         for event in events {
             let side = event.data.u64();
             if side == CALL {
@@ -132,7 +144,7 @@ impl Engine {
                 let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
                 continue;
             }
-            if let Err(dead) = self.link.offer(side as usize) {
+            if let Err(dead) = self.link.offer(side as usize, came) {
                 // A port that does not work is reported for ever, unless it is forgotten.
                 let _ = epoll::delete(&self.epoll, dead);
             }

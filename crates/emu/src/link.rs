@@ -34,6 +34,8 @@ struct Lane {
     baseline: Counters,
     /// Whether the port may have a packet for us.
     readable: bool,
+    /// When the first of them came, as far as that is known.
+    came: Option<Time>,
     /// Whether the port works: once reading fails it is left alone.
     alive: bool,
 }
@@ -94,6 +96,7 @@ impl RunningLink {
             train: Train::default(),
             baseline: Counters::default(),
             readable: true,
+            came: None,
             alive: true,
         };
         RunningLink {
@@ -129,11 +132,11 @@ impl RunningLink {
         let drops = &mut self.measured.drops;
         match lane.port.read() {
             Ok(Intake::Packet(header, bytes)) => {
-                let now = timing::now();
+                let came = lane.came.take().unwrap_or_else(timing::now);
                 self.burst += 1;
                 self.measured.reads[side] += 1;
                 let link = &mut self.link;
-                let at = Time::ZERO + now.since(self.epoch);
+                let at = Time::ZERO + came.since(self.epoch);
                 let taken = segment::split(bytes, header, self.burst, |packet| {
                     link.enqueue(WAYS[side], at, packet);
                 });
@@ -145,7 +148,7 @@ impl RunningLink {
             }
             Ok(Intake::Foreign) => {}
             Ok(Intake::Unreadable) => drops.unreadable += 1,
-            Ok(Intake::Empty) => lane.readable = false,
+            Ok(Intake::Empty) => (lane.readable, lane.came) = (false, None),
             Err(error) => {
                 lane.readable = false;
                 lane.alive = false;
@@ -203,13 +206,14 @@ impl RunningLink {
         self.lanes.each_ref().map(|lane| lane.port.as_fd())
     }
 
-    /// Notes that a port may have a packet.
+    /// Notes that a port may have a packet, which came then.
     ///
     /// # Errors
     /// When the port is dead: what not to wait on any more.
-    pub(crate) fn offer(&mut self, side: usize) -> Result<(), BorrowedFd<'_>> {
+    pub(crate) fn offer(&mut self, side: usize, came: Time) -> Result<(), BorrowedFd<'_>> {
         let lane = &mut self.lanes[side];
         lane.readable = lane.alive;
+        lane.came = Some(came);
         if lane.alive { Ok(()) } else { Err(lane.port.as_fd()) }
     }
 

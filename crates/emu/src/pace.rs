@@ -78,11 +78,13 @@ const WINDOW: Span = Span::from_millis(5);
 /// Above this share of a processor (in per cent) a punctual thread becomes thrifty.
 const TOO_BUSY: u64 = 75;
 
-/// The same where round trips are long, and the processor is better left to the hosts.
-const TOO_BUSY_FOR_LONG: u64 = 50;
-
 /// Below this one a thrifty thread becomes punctual, if that takes no more either.
 const AT_EASE: u64 = 40;
+
+/// The same two where round trips are long, and the processor is better left to the hosts and to other
+/// links.
+const TOO_BUSY_FOR_LONG: u64 = 40;
+const AT_EASE_FOR_LONG: u64 = 25;
 
 /// What a packet costs a punctual thread, which wakes for each.
 const COST_OF_WAKING: Span = Span::from_micros(20);
@@ -139,17 +141,21 @@ impl Pace {
         let share = |time: Span| time.as_nanos() * 100 / elapsed.as_nanos();
         let busy = share(elapsed.saturating_sub(window.slept));
         let punctual = share(COST_OF_WAKING * window.departed);
-        let too_busy = if self.pause == LEAST_PAUSE { TOO_BUSY } else { TOO_BUSY_FOR_LONG };
+        let (too_busy, at_ease) = match self.pause {
+            LEAST_PAUSE => (TOO_BUSY, AT_EASE),
+            _ => (TOO_BUSY_FOR_LONG, AT_EASE_FOR_LONG),
+        };
         self.manner = match self.manner {
             Manner::Punctual if busy > too_busy => Manner::Thrifty,
-            Manner::Thrifty if busy.max(punctual) < AT_EASE => Manner::Punctual,
+            Manner::Thrifty if busy.max(punctual) < at_ease => Manner::Punctual,
             manner => manner,
         };
         self.window = Window::begin(until);
     }
 }
 
-fn before(time: Time, lead: Span) -> Time {
+/// So long before that, but not before time began.
+pub(crate) fn before(time: Time, lead: Span) -> Time {
     Time::from_nanos(time.as_nanos().saturating_sub(lead.as_nanos()))
 }
 
@@ -219,7 +225,7 @@ mod tests {
     fn where_round_trips_are_long_groups_are_larger_and_come_sooner() {
         let mut pace = Pace::for_rtt(Span::from_millis(50), None);
         assert_eq!(pace.wake_for(at(3)), at(0));
-        lived(&mut pace, 0, 45);
+        lived(&mut pace, 0, 55);
         pace.departed(at(10_000), 1);
         assert_eq!(pace.wake_for(at(10_010)), at(10_000) + LONGEST_PAUSE);
         assert_eq!(Pace::for_rtt(Span::from_millis(10), None).pause, Span::from_micros(100));

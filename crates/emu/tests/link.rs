@@ -154,7 +154,8 @@ fn a_round_trip_takes_as_long_as_the_path_says(backend: Backend) {
         // Odd sizes too; 1452 is the largest over IPv6.
         for bytes in [1, 333, 1452] {
             let times = pair.round_trips(to, 10, bytes);
-            assert!(times[0] >= path, "{to}: {times:?}");
+            // A thread that wakes sooner than it has been seen to takes an arrival for a little older.
+            assert!(times[0] + Duration::from_micros(100) >= path, "{to}: {times:?}");
             fastest = fastest.min(times[0]);
         }
     }
