@@ -62,7 +62,7 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev 2>/dev/null
 mount -t bpf bpf /sys/fs/bpf
 mount -t cgroup2 none /sys/fs/cgroup
-mount -t tmpfs tmp /tmp
+chmod 1777 /tmp
 modprobe tun
 ip link set lo up
 echo "kernel: $(uname -r) is up"
