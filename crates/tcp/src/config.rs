@@ -68,6 +68,9 @@ pub struct Config {
     pub tcp_min_tso_segs: u32,
     /// `tcp_tso_rtt_log`: bursts grow on paths of less than some times 2 to this many microseconds.
     pub tcp_tso_rtt_log: u32,
+    /// `tcp_tso_win_divisor`: the part of the window that a burst need not wait for company with; 0 for
+    /// three packets.
+    pub tcp_tso_win_divisor: u32,
     /// `tcp_pacing_ss_ratio`, per cent.
     pub tcp_pacing_ss_ratio: u32,
     /// `tcp_pacing_ca_ratio`, per cent.
@@ -106,6 +109,7 @@ impl Default for Config {
             tcp_comp_sack_nr: 44,
             tcp_min_tso_segs: 2,
             tcp_tso_rtt_log: 9,
+            tcp_tso_win_divisor: 3,
             tcp_pacing_ss_ratio: 200,
             tcp_pacing_ca_ratio: 120,
             tcp_min_rtt_wlen: Span::from_secs(300),

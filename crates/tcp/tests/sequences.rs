@@ -114,6 +114,37 @@ fn cubic_in_bulk() {
     }
 }
 
+/// Not of a script, but by what `tcp_tso_win_divisor` is documented to do: acknowledgements that come one by one
+/// let a burst go when there is room for all of it. One that would wait for none soon goes at once.
+#[test]
+fn a_burst_waits_for_room() {
+    let micros = Span::from_micros;
+    let sender_of_forty = |tcp_tso_win_divisor| {
+        let config = Config { so_sndbuf: Some(200_000), tcp_tso_win_divisor, ..Config::default() };
+        let mut sender = Sender::new(config, millis(10));
+        assert_eq!(sender.write(400_000).len(), 10);
+        assert_eq!(sender.ack(millis(10), 10_000, &[]).len(), 20);
+        assert_eq!(sender.ack(millis(10), 30_000, &[]).len(), 40);
+        // The last burst was long ago.
+        assert_eq!(sender.ack(millis(10), 31_000, &[]).len(), 2);
+        sender
+    };
+    // A millisecond's worth at twice the window in a round trip: eight packets.
+    let mut sender = sender_of_forty(3);
+    for acknowledged in [32_000, 33_000, 34_000] {
+        assert_eq!(sender.ack(micros(100), acknowledged, &[]), []);
+    }
+    assert_eq!(sender.ack(micros(100), 35_000, &[]).len(), 8);
+    assert_eq!(sender.ack(micros(100), 36_000, &[]), []);
+    assert_eq!(sender.ack(micros(1200), 37_000, &[]).len(), 4);
+    // An eleventh of the window is not quite four packets, a thirtieth not two.
+    let mut sender = sender_of_forty(11);
+    assert_eq!(sender.ack(micros(100), 32_000, &[]), []);
+    assert_eq!(sender.ack(micros(100), 33_000, &[]).len(), 4);
+    let mut sender = sender_of_forty(30);
+    assert_eq!(sender.ack(micros(100), 32_000, &[]).len(), 2);
+}
+
 /// prr-ss-10pkt-lost-1: with as much in flight as the threshold allows, one segment goes for each
 /// that is delivered.
 #[test]

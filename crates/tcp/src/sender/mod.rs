@@ -1,6 +1,7 @@
 //! The sending half: what is in flight, what is lost, how much may be sent.
 
 mod ack;
+mod deferral;
 mod loss;
 mod newreno;
 mod pacing;

@@ -6,7 +6,7 @@ use super::Sender;
 use midspan_cc::Control;
 
 /// Greatest burst, bytes: what segmentation offload takes.
-const GSO_MAX_SIZE: u64 = 65_536;
+pub(super) const GSO_MAX_SIZE: u64 = 65_536;
 
 /// Bursts of back-to-back segments, and the pauses between them.
 #[derive(Debug, Default)]
@@ -34,6 +34,11 @@ impl Pacer {
 
     pub(super) fn wake(&mut self, now: Time) {
         self.waiting &= now < self.next;
+    }
+
+    /// Whether what goes now begins a burst.
+    pub(super) fn is_between_bursts(&self) -> bool {
+        self.left == 0
     }
 
     /// The burst is over, however long it was to be.
@@ -79,7 +84,7 @@ impl Sender {
 
     /// Segments that go back to back: a millisecond's worth at the pacing rate, more on very short
     /// paths (`tcp_tso_rtt_log`).
-    fn burst_length(&self) -> u32 {
+    pub(super) fn burst_length(&self) -> u32 {
         let mss = u64::from(self.config.mss);
         let rate = match self.pace() {
             0 => self.nominal_rate(),

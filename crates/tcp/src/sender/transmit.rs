@@ -111,6 +111,9 @@ impl Sender {
             return None;
         }
         let length = self.sendable()?;
+        if self.pacer.is_between_bursts() && self.defers(now) {
+            return None;
+        }
         Some(self.emit_new(now, length))
     }
 
