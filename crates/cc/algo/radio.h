@@ -8,8 +8,9 @@
  * 2. Of a sender that came into a queue that others keep standing, the least round-trip time holds that
  *    queue. So a loss is congestion too where the queue is near the deepest that was seen lately, be it
  *    a shallow one; but then the window is left what the path was seen to carry in its least
- *    round-trip time (Westwood's BWE x RTTmin): no queue is held by less.
- * 3. Losses of which there are more than chance takes, whatever the queue: a policer has none.
+ *    round-trip time (Westwood's BWE x RTTmin), and a burst: no queue is held by less.
+ * 3. Losses of which there are more than chance takes, whatever the queue: a policer has none. Then every
+ *    loss is congestion for some time.
  * 4. ECN's marks: the network itself says so.
  *
  * Other losses are repaired and change nothing, in slow start either. A late packet is held lost and
@@ -20,12 +21,15 @@
 #include "cubic.h"
 #include "prr.h"
 
-/* A queue: half the round trip, between what tells HyStart of one on long paths (RFC 9406, section
- * 4.3) and its bounds. */
-#define RADIO_QUEUE_DIVISOR 2u
-/* A shallow one, as a part of the round trip, and how near it is to the deepest, in 256ths. */
+/* A queue is what tells HyStart of one (RFC 9406, section 4.3), or a round trip where that is less. A shallow
+ * one, as a part of the round trip, and how near it is to the deepest, in 256ths: */
 #define RADIO_SHALLOW_DIVISOR 4u
 #define RADIO_NEAR 192u
+/* What it leaves beyond what fits into the least round trip: a stack lets packets go in bursts of what
+ * segmentation offload takes together, 64 KB, or of a third of the window (Linux's tcp_tso_win_divisor), and a window
+ * that has no room for one leaves the link idle in between. */
+#define RADIO_BURST 44u
+#define RADIO_BURST_DIVISOR 3u
 /* For how long the deepest queue counts, milliseconds: as long as CUBIC takes between two losses. */
 #define RADIO_DEEPEST_MS 10000u
 /* Rounds in which the path was seen to carry so much. */
@@ -34,6 +38,12 @@
 #define RADIO_MUCH_ONE_IN 25u
 #define RADIO_MUCH_DELIVERED 1000u
 #define RADIO_MUCH_ROUNDS 8u
+/* And more than 1 in 10 of far fewer, over two rounds: a policer takes half of what slow start sends. */
+#define RADIO_TOO_MUCH_ONE_IN 10u
+#define RADIO_TOO_MUCH_SENT 100u
+#define RADIO_TOO_MUCH_ROUNDS 2u
+/* For how long every loss is congestion after that, milliseconds. */
+#define RADIO_POLICED_MS 10000u
 
 /* What a loss is taken for. */
 enum radio_cause {
@@ -57,9 +67,11 @@ struct radio {
 	u32 much_round;            /* since this round what is lost is counted, against these numbers */
 	u32 much_delivered;
 	u32 much_lost;
+	u32 policed_until;         /* milliseconds: every loss is congestion, if `policed` */
 	u32 prior_cwnd;            /* before a reduction that may prove a mistake */
 	u8 reduced;                /* it was, since the stack began its own */
 	u8 reducing;               /* `reduced_until` is in force */
+	u8 policed;
 };
 
 /* How much longer than the least of all the least round-trip time of a round is. */
@@ -72,13 +84,16 @@ CC_INLINE u32 radio_queue_us(const struct radio *radio, const struct cc *cc)
 	return sub_sat32(rtt, cc->min_rtt_us);
 }
 
+CC_INLINE u32 radio_now_ms(const struct cc *cc)
+{
+	return (u32)(cc->now_ns / NSEC_PER_MSEC);
+}
+
 CC_INLINE void radio_end_round(struct radio *radio, const struct cc *cc)
 {
-	u32 now_ms = (u32)(cc->now_ns / NSEC_PER_MSEC);
-
 	if (radio->rtt_us)
-		best_observe(&radio->deepest, sub_sat32(radio->rtt_us, cc->min_rtt_us), now_ms,
-			     RADIO_DEEPEST_MS);
+		best_observe(&radio->deepest, sub_sat32(radio->rtt_us, cc->min_rtt_us),
+			     radio_now_ms(cc), RADIO_DEEPEST_MS);
 	radio->round++;
 	radio->round_ends = cc->delivered;
 	radio->last_rtt_us = radio->rtt_us;
@@ -98,28 +113,35 @@ CC_INLINE void radio_observe(struct radio *radio, const struct cc *cc,
 		best_observe(&radio->bandwidth, bw, radio->round, RADIO_BW_ROUNDS);
 }
 
-/* Rule 3; to be asked when something is lost. */
+/* Rule 3; to be asked when something is lost. What was counted counts once. */
 CC_INLINE int radio_loses_much(struct radio *radio, const struct cc *cc)
 {
 	u32 delivered = cc->delivered - radio->much_delivered;
-	u32 lost = cc->lost - radio->much_lost;
+	u32 lost = cc->lost - radio->much_lost, rounds = radio->round - radio->much_round;
+	u64 sent = (u64)delivered + lost;
+	int too_much = sent >= RADIO_TOO_MUCH_SENT && rounds >= RADIO_TOO_MUCH_ROUNDS &&
+		       (u64)lost * RADIO_TOO_MUCH_ONE_IN > sent;
 
-	if (delivered < RADIO_MUCH_DELIVERED || radio->round - radio->much_round < RADIO_MUCH_ROUNDS)
+	if (!too_much && (delivered < RADIO_MUCH_DELIVERED || rounds < RADIO_MUCH_ROUNDS))
 		return 0;
 	radio->much_round = radio->round;
 	radio->much_delivered = cc->delivered;
 	radio->much_lost = cc->lost;
-	return (u64)lost * RADIO_MUCH_ONE_IN > (u64)delivered + lost;
+	return too_much || (u64)lost * RADIO_MUCH_ONE_IN > sent;
 }
 
 CC_INLINE enum radio_cause radio_cause(struct radio *radio, const struct cc *cc)
 {
 	u32 base = cc->min_rtt_us, queue = radio_queue_us(radio, cc);
-	u32 least = max32(min32(base / RADIO_QUEUE_DIVISOR, HYSTART_MIN_RTT_THRESH_US),
-			  min32(base / HYSTART_RTT_DIVISOR, HYSTART_MAX_RTT_THRESH_US));
 	u64 deepest = best_value(&radio->deepest);
 
-	if (radio_loses_much(radio, cc) || queue > least)
+	if (radio_loses_much(radio, cc)) {
+		radio->policed = 1;
+		radio->policed_until = radio_now_ms(cc) + RADIO_POLICED_MS;
+	}
+	if (!before(radio_now_ms(cc), radio->policed_until))
+		radio->policed = 0;
+	if (radio->policed || queue > min32(base, hystart_threshold_us(base)))
 		return RADIO_CONGESTION;
 	if (deepest > base / RADIO_SHALLOW_DIVISOR && queue >= deepest * RADIO_NEAR / 256)
 		return RADIO_SHALLOW_QUEUE;
@@ -129,6 +151,7 @@ CC_INLINE enum radio_cause radio_cause(struct radio *radio, const struct cc *cc)
 CC_INLINE void radio_reduce(struct radio *radio, struct cc *cc, enum radio_cause cause)
 {
 	u64 carried = cc_bdp(cc, best_value(&radio->bandwidth), cc->min_rtt_us);
+	u64 left = carried + min64(carried / RADIO_BURST_DIVISOR, RADIO_BURST);
 	u32 cwnd = cc->cwnd;
 
 	if (!radio->reduced)
@@ -137,7 +160,7 @@ CC_INLINE void radio_reduce(struct radio *radio, struct cc *cc, enum radio_cause
 	radio->reduced_until = cc->snd_nxt;
 	cc->ssthresh = cubic_ssthresh(&radio->cubic, cc);
 	if (cause == RADIO_SHALLOW_QUEUE)
-		cc->ssthresh = max32(cc->ssthresh, (u32)min64(carried, cwnd));
+		cc->ssthresh = max32(cc->ssthresh, (u32)min64(left, cwnd));
 	prr_begin(&radio->prr, cc);
 }
 

@@ -67,14 +67,23 @@ fn a_loss_with_a_queue_is_cubics() {
 }
 
 /// Who came into the queue of others takes a round trip of 12 ms for the path's. 4 ms more are no more than
-/// tells of a queue, but the most that was seen: 100 packets in 16 ms are 75 in the 12 ms that the path
-/// is held to take. CUBIC would leave 70.
+/// tells of a queue, but the most that was seen: 800 packets in 16 ms are 600 in the 12 ms that the path
+/// is held to take, and a burst of 44 more. CUBIC would leave 560.
 #[test]
 fn a_loss_at_the_deepest_queue_leaves_what_the_path_carries() {
-    let mut sender = sender_on(Span::from_millis(12), 100, Span::from_millis(16));
+    let mut sender = sender_on(Span::from_millis(12), 800, Span::from_millis(16));
     lose(&mut sender);
     // The rounds before had a packet or two more.
-    assert!((75..=78).contains(&sender.control.ssthresh()), "{}", sender.control.ssthresh());
+    assert!((644..=650).contains(&sender.control.ssthresh()), "{}", sender.control.ssthresh());
+}
+
+/// Of a short window a third more, and never more than there was.
+#[test]
+fn a_short_window_keeps_room_for_a_short_burst() {
+    let mut sender = sender_on(Span::from_millis(12), 60, Span::from_millis(16));
+    lose(&mut sender);
+    // 45 fit into 12 ms, and 15 more.
+    assert!((59..=62).contains(&sender.control.ssthresh()), "{}", sender.control.ssthresh());
 }
 
 /// The same round trip where the queue was deeper a moment ago: it is chance.
@@ -100,6 +109,28 @@ fn who_loses_much_gives_way() {
         sender.round();
     }
     assert!(sender.control.ssthresh() < before * 9 / 10, "{}", sender.control.ssthresh());
+}
+
+/// And for ten seconds after that each loss is congestion. Then it is chance again.
+#[test]
+fn who_lost_much_gives_way_for_some_time() {
+    let mut sender = sender(1000, BASE);
+    for _ in 0..20 {
+        sender.connection.lost += 100;
+        sender.round();
+    }
+    let mut sender = sender.at(1000);
+    lose(&mut sender);
+    assert_eq!(sender.control.ssthresh(), 700);
+    sender.connection.now += Span::from_secs(11);
+    // What was counted up to then is forgotten with the first loss.
+    lose(&mut sender);
+    let mut sender = sender.at(1000);
+    sender.round();
+    sender.round();
+    let before = sender.control.ssthresh();
+    lose(&mut sender);
+    assert_eq!(sender.control.ssthresh(), before);
 }
 
 /// Marks are no chance either.
