@@ -1,22 +1,63 @@
-//! Midspan's own congestion controls that the configuration names: the relay brings them with it.
+//! Midspan's own congestion controls that the legs have: the relay brings them with it.
 
-use midspan_ccload::{Algorithm, Controls, Held, Options, PREFIX};
+use midspan_ccload::{Algorithm, Controls, Error, Held, Kernel, Options, PREFIX};
 
 use crate::config::Config;
+use crate::socket;
 
-/// Has those that the legs name registered for as long as the answer lives. One that cannot be is as if it
-/// was not tried: whether the leg's sockets can have it is found out by asking for it. Nor are those
-/// tried that take feedback where there is no map that it could come by.
-pub(crate) fn hold(config: &Config) -> Vec<Held> {
-    let controls = Controls::default();
-    let ours = |name: &str| Algorithm::named(name.strip_prefix(PREFIX)?).ok();
-    [&config.client_leg, &config.server_leg]
-        .into_iter()
-        .filter_map(|leg| leg.congestion_control.as_deref().and_then(ours))
-        .filter(|control| !control.takes_feedback() || controls.feedback().exists())
-        .filter_map(|control| {
-            let held = controls.hold(control, &Options::default());
-            held.inspect_err(|error| tracing::warn!(%error, "congestion control")).ok()
-        })
-        .collect()
+/// What the client's leg has where the configuration names nothing, and the kernel takes it: a control for
+/// a link over radio. What speaks for it is measured in docs/congestion-control.md.
+pub(crate) const FOR_CLIENTS: &str = "ms_radio";
+
+/// Congestion controls that are registered for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    _held: Vec<Held>,
+    for_clients: Option<&'static str>,
+}
+
+impl Brought {
+    /// Brings those that the legs name. One that cannot be had is as if it was not tried: whether the
+    /// leg's sockets can have it is found out by asking for it. Nor are those tried that take
+    /// feedback where there is no map that it could come by.
+    pub(crate) fn by(config: &Config) -> Brought {
+        let controls = Controls::default();
+        let ours = |name: &str| Algorithm::named(name.strip_prefix(PREFIX)?).ok();
+        let mut held: Vec<Held> = [&config.client_leg, &config.server_leg]
+            .into_iter()
+            .filter_map(|leg| leg.congestion_control.as_deref().and_then(ours))
+            .filter(|control| !control.takes_feedback() || controls.feedback().exists())
+            .filter_map(|control| {
+                let held = controls.hold(control, &Options::default());
+                held.inspect_err(|error| tracing::warn!(%error, "congestion control")).ok()
+            })
+            .collect();
+        let for_clients = match config.client_leg.congestion_control {
+            None => ours(FOR_CLIENTS).and_then(|control| bring(&controls, control, &mut held)),
+            Some(_) => None,
+        };
+        Brought { _held: held, for_clients }
+    }
+
+    /// What the client's leg has where the configuration names nothing; none if that is the kernel's choice.
+    pub(crate) fn for_clients(&self) -> Option<&'static str> {
+        self.for_clients
+    }
+}
+
+/// The client's leg does without where this fails, so nothing of it is an error.
+fn bring(controls: &Controls, control: Algorithm, held: &mut Vec<Held>) -> Option<&'static str> {
+    // One that cannot be held with others is used as long as they hold it, and by our listeners then.
+    let shares = Kernel::running().is_ok_and(|kernel| kernel.links);
+    if shares || !socket::has(FOR_CLIENTS) {
+        match controls.hold(control, &Options::default()) {
+            Ok(one) => held.push(one),
+            Err(Error::NameTaken { .. }) => {}
+            Err(error) => {
+                tracing::info!(%error, "the client's leg has the kernel's congestion control");
+                return None;
+            }
+        }
+    }
+    socket::has(FOR_CLIENTS).then_some(FOR_CLIENTS)
 }

@@ -52,6 +52,9 @@ pub(crate) struct Shared {
     pub(crate) commands: Commands,
     /// Sets how much is logged, or says in one line why it cannot.
     log_level: OnceLock<Hook<SetLevel>>,
+    /// The congestion control of the client's leg where the configuration names none; unset if that is the
+    /// kernel's choice.
+    pub(crate) for_clients: OnceLock<&'static str>,
     /// Reads the configuration again.
     load: OnceLock<Hook<Load>>,
     /// What BPF has decided, if it steers.
@@ -175,6 +178,7 @@ impl Shared {
             steered_by: OnceLock::new(),
             commands: Commands::new()?,
             log_level: OnceLock::new(),
+            for_clients: OnceLock::new(),
             load: OnceLock::new(),
             tally: OnceLock::new(),
             descriptors,
@@ -210,7 +214,11 @@ impl Shared {
 
     pub(crate) fn load_config(&self) -> Result<Config, String> {
         match self.load.get() {
-            Some(Hook(load)) => load(),
+            Some(Hook(load)) => {
+                let mut config = load()?;
+                config.complete(self.for_clients.get().copied());
+                Ok(config)
+            }
             None => Err("there is no configuration to read again".into()),
         }
     }

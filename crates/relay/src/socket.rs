@@ -334,6 +334,12 @@ fn configure(socket: &Socket, leg: &LegConfig) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether sockets of this process can have a congestion control.
+pub(crate) fn has(name: &str) -> bool {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP));
+    socket.is_ok_and(|socket| socket.set_tcp_congestion(name.as_bytes()).is_ok())
+}
+
 fn unknown(name: &str, error: io::Error) -> io::Error {
     let available = midspan_sys::sysctl::get("net.ipv4.tcp_available_congestion_control")
         .unwrap_or_else(|_| "unknown".into());

@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LegConfig {
-    /// `TCP_CONGESTION`, such as `cubic`.
+    /// `TCP_CONGESTION`, such as `cubic`. Absent: the kernel's; but on the client's leg `ms_radio`, where
+    /// the relay may bring it (docs/congestion-control.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
     /// `SO_RCVBUF`. Absent: the kernel tunes it.

@@ -302,6 +302,14 @@ impl Config {
         }
     }
 
+    /// Names what the client's leg has where nothing is named, unless that is left to the kernel.
+    pub(crate) fn complete(&mut self, for_clients: Option<&str>) {
+        let named = &mut self.client_leg.congestion_control;
+        if named.is_none() {
+            *named = for_clients.map(str::to_owned);
+        }
+    }
+
     /// Reads a file.
     ///
     /// # Errors

@@ -6,14 +6,13 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use midspan_ccload::Held;
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::accounts::AccountsThread;
 use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
 use crate::confirm::{HeldThread, Injector};
-use crate::control;
+use crate::control::Brought;
 use crate::counters::Snapshot;
 use crate::interception::{self, Interception, InterceptionError, Steered};
 use crate::observe::{ObserveError, Observer, Served, Windows};
@@ -115,7 +114,7 @@ pub struct Relay {
     served: Served,
     accounts: Option<AccountsThread>,
     held: Option<HeldThread>,
-    _controls: Vec<Held>,
+    _controls: Brought,
     /// Keeps a second relay from taking connections in the same network namespace.
     office: Option<Office>,
 }
@@ -161,13 +160,14 @@ impl Relay {
 
     /// Starts, and has BPF steer as `begin` does.
     fn start_at(
-        config: Config,
+        mut config: Config,
         start: Start,
         privileges: Privileges,
         begin: fn(&mut Steered, &Config) -> Result<(), InterceptionError>,
     ) -> Result<Relay, Error> {
         config.check()?;
-        let controls = control::hold(&config);
+        let controls = Brought::by(&config);
+        config.complete(controls.for_clients());
         for (leg, settings, mptcp) in [
             ("client_leg", &config.client_leg, config.mptcp),
             ("server_leg", &config.server_leg, false),
@@ -200,6 +200,9 @@ impl Relay {
         let shared = Shared::new(config, forwards, count, place, observer, privileges);
         let shared = shared.map_err(system("workers"))?;
         let shared = Arc::new(shared);
+        if let Some(name) = controls.for_clients() {
+            let _ = shared.for_clients.set(name);
+        }
         let mut workers = (0..count)
             .map(|index| Worker::new(shared.clone(), index))
             .collect::<Result<Vec<_>, _>>()

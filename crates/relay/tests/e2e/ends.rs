@@ -77,6 +77,28 @@ fn a_leg_has_a_control_of_midspans_own_that_its_configuration_names() {
     assert_ne!(control_to(SERVER[0]), "ms_westwood");
 }
 
+/// Where nothing is named the client's leg has the control for a radio link, if this user may load it.
+#[test]
+fn a_clients_leg_has_the_control_for_a_radio_link() {
+    let Some(world) = World::new() else { return };
+    let radio = Algorithm::named("radio").unwrap();
+    let brings = Controls::default().hold(radio, &Options::default());
+    let of_kernel = sysctl::get("net.ipv4.tcp_congestion_control").unwrap();
+    let expected = if brings.is_ok() { "ms_radio" } else { &*of_kernel };
+    drop(brings);
+    let _relay = RelayProcess::start(&world.relay, "");
+    for (client, server) in CLIENT.into_iter().zip(SERVER) {
+        let (_near, _far) = world.pair(server);
+        let sockets = world.relay.run(tcp_sockets).unwrap().unwrap();
+        let to = |address| {
+            let mut sockets = sockets.iter();
+            &sockets.find(|socket| socket.remote.ip() == ip(address)).unwrap().congestion_control
+        };
+        assert_eq!(to(client), expected);
+        assert_eq!(to(server), &of_kernel);
+    }
+}
+
 #[test]
 fn each_leg_has_its_own_congestion_control_and_buffers() {
     let Some(world) = World::new() else { return };
