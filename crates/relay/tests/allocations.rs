@@ -39,9 +39,10 @@ fn stream_out(mut stream: TcpStream) {
     while stream.write_all(&chunk).is_ok() {}
 }
 
-/// A port that was free a moment ago.
-fn free() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+/// Two ports that were free a moment ago. Whoever takes any port whatever must have it before.
+fn free() -> [SocketAddr; 2] {
+    let listeners = [0; 2].map(|port| TcpListener::bind(("127.0.0.1", port)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
 }
 
 fn connect(to: SocketAddr) -> TcpStream {
@@ -83,12 +84,13 @@ fn carrying_bytes_does_not_allocate() {
     const ROUNDS: usize = 2_000;
     const BULK: usize = 512 << 20;
     let _profiler = dhat::Profiler::builder().testing().build();
-    let (small, bulk) = (free(), free());
+    let servers = [serve(echo), serve(stream_out)];
+    let [small, bulk] = free();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("relay.toml");
     let forward = |listen, to| format!("[[forward]]\nlisten = \"{listen}\"\nto = \"{to}\"\n");
     let configuration =
-        format!("workers = 1\n{}{}", forward(small, serve(echo)), forward(bulk, serve(stream_out)));
+        format!("workers = 1\n{}{}", forward(small, servers[0]), forward(bulk, servers[1]));
     fs::write(&path, configuration).unwrap();
     let relay = Relay::start(Config::load(&path).unwrap()).unwrap();
 
