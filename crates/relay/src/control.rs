@@ -6,7 +6,8 @@ use crate::config::Config;
 use crate::socket;
 
 /// What the client's leg has where the configuration names nothing, and the kernel takes it: a control for
-/// a link over radio. What speaks for it is measured in docs/congestion-control.md.
+/// a link over radio. What speaks for it is measured in docs/congestion-control.md. A relay that takes no
+/// connections but those made to itself may stand anywhere, and leaves the choice to the kernel.
 pub(crate) const FOR_CLIENTS: &str = "ms_radio";
 
 /// Congestion controls that are registered for as long as this lives.
@@ -32,10 +33,10 @@ impl Brought {
                 held.inspect_err(|error| tracing::warn!(%error, "congestion control")).ok()
             })
             .collect();
-        let for_clients = match config.client_leg.congestion_control {
-            None => ours(FOR_CLIENTS).and_then(|control| bring(&controls, control, &mut held)),
-            Some(_) => None,
-        };
+        let is_open = config.client_leg.congestion_control.is_none() && !config.clients.is_empty();
+        let for_clients = ours(FOR_CLIENTS)
+            .filter(|_| is_open)
+            .and_then(|control| bring(&controls, control, &mut held));
         Brought { _held: held, for_clients }
     }
 
