@@ -21,6 +21,17 @@ static __always_inline void give(struct __sk_buff *skb, const struct settings *s
 		deliver(skb, set);
 }
 
+/* Has a packet forwarded that this host has a socket in TIME-WAIT for. The stack looks for a socket before it
+ * looks for a route (`tcp_early_demux`), and forwards nothing that has one, but does neither for what has a
+ * route already. A tunnel's is dropped again when the packet is routed. */
+static __always_inline void forward(struct __sk_buff *skb)
+{
+	struct bpf_tunnel_key none = {};
+
+	/* The oldest layout, which every kernel takes: nothing else could be wrong. */
+	bpf_skb_set_tunnel_key(skb, &none, offsetof(struct bpf_tunnel_key, remote_ipv6[1]), 0);
+}
+
 /* The verdict that a retransmitted SYN must have, so that it is the same as the first one's: what
  * was passed must not be split halfway. VERDICTS if this is a new SYN. */
 static __always_inline enum verdict verdict_again(struct opening *opening,
@@ -125,15 +136,26 @@ give:
 	return GO_ON;
 }
 
-/* Whether a connection that this host has passed on uses the addresses of a split one that it has
- * in TIME-WAIT. */
-static __always_inline bool passed_since(const struct packet *packet)
+static __always_inline bool is_passed(const struct connection *connection)
 {
-	struct connection connection = connection_from_client(packet);
-	struct opening *opening = bpf_map_lookup_elem(&openings, &connection);
+	struct flow *flow = bpf_map_lookup_elem(&flows, connection);
+	struct opening *opening;
 
+	if (flow)
+		return flow->verdict != SPLIT;
+	opening = bpf_map_lookup_elem(&openings, connection);
 	return opening && opening->verdict != SPLIT &&
 	       bpf_ktime_get_ns() - opening->at_ns < MEMORY;
+}
+
+/* Whether a connection that this host has passed on uses the addresses of a split one of which it has
+ * a leg, the client's or the server's, in TIME-WAIT. */
+static __always_inline bool passed_since(const struct packet *packet)
+{
+	struct connection up = connection_from_client(packet);
+	struct connection down = connection_from_server(packet);
+
+	return is_passed(&up) || is_passed(&down);
 }
 
 /* Whether both sides have agreed to the connection. */
@@ -189,13 +211,17 @@ int steer(struct __sk_buff *skb)
 	former = socket && socket->state == BPF_TCP_TIME_WAIT;
 	if (opens(&packet) && (!socket || former)) {
 		action = open(skb, set, &packet, socket);
+		if (former && action == GO_ON && skb->mark != set->mark)
+			forward(skb);
 	} else {
 		/* An acknowledgement alone neither carries a connection on nor ends it. It may begin one that is
 		 * passed, of which this host has no socket but what another one has left. */
 		if (!socket || former || !only_acknowledges(&packet))
 			account(&packet, socket && is_established(socket),
 				socket && socket->state == BPF_TCP_SYN_SENT);
-		if (socket && (!former || !passed_since(&packet))) {
+		if (former && passed_since(&packet)) {
+			forward(skb);
+		} else if (socket) {
 			deliver(skb, set);
 			count(STEERED);
 		}

@@ -68,15 +68,6 @@ fn family_of(prefix: &IpNet) -> Family {
 /// Settings that are the operator's, and that would make interception useless.
 fn warn_of_obstacles(families: &[Family]) {
     let is = |name: &str, value: &str| sysctl::get(name).is_ok_and(|set| set == value);
-    // It finds what a split connection has left in TIME-WAIT, and the kernel forwards no packet
-    // that has a socket.
-    if is("net.ipv4.tcp_early_demux", "1") {
-        tracing::info!(
-            "net.ipv4.tcp_early_demux is 1: an unsplit connection that uses the addresses of one \
-             split less than a minute before is dropped by the kernel; 0 avoids it, and makes \
-             forwarding faster"
-        );
-    }
     if families.contains(&Family::Inet) {
         if is("net.ipv4.ip_forward", "0") {
             tracing::warn!(

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use midspan_sys::sysctl;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::process::{Counts, NFTABLES, RelayProcess};
@@ -89,8 +88,6 @@ fn more_than_fit(descriptors: u32, connections: u64, settings: &str, rounds: usi
     let Some(world) = World::new() else { return };
     let mut relay = RelayProcess::start_limited(&world.relay, settings, descriptors);
     let (listener, _) = world.listen(SERVER[0]);
-    // A port that is used again must not find what a split connection has left in TIME-WAIT.
-    world.relay.run(|| sysctl::set("net.ipv4.tcp_early_demux", "0")).unwrap().unwrap();
     listener.set_nonblocking(true).unwrap();
     let idle = relay.descriptors();
     let mut before = relay.counts();

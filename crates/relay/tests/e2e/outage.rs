@@ -4,10 +4,12 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use midspan_sys::sysctl;
 use rustix::process::Signal;
 
 use crate::load::{End, Load, Outcome, Side, Size};
 use crate::process::{NFTABLES, RelayProcess};
+use crate::replace::Pins;
 use crate::steer;
 use crate::world::{PATIENCE, World};
 
@@ -18,8 +20,9 @@ const WHILE: Duration = Duration::from_millis(1500);
 
 #[test]
 fn a_relay_killed_under_load_leaves_new_connections_working() {
-    for steering in ["", NFTABLES] {
+    for steering in [PINNED, NFTABLES] {
         let Some(world) = World::new() else { return };
+        let Some(_pins) = Pins::of(&world.relay) else { return };
         let Some(relay) = start(&world, steering) else { return };
         let load = Load::start(&world, PAUSE);
         thread::sleep(WHILE);
@@ -28,7 +31,7 @@ fn a_relay_killed_under_load_leaves_new_connections_working() {
         let killed = Instant::now();
         thread::sleep(NOTICED + WHILE);
         let again = Instant::now();
-        let mut relay = RelayProcess::start(&world.relay, steering);
+        let Some(mut relay) = start(&world, steering) else { return };
         let restarted = Instant::now();
         thread::sleep(WHILE);
         let split = relay.counts()["accepted"];
@@ -59,7 +62,8 @@ fn a_relay_killed_under_load_leaves_new_connections_working() {
 #[test]
 fn a_relay_stopped_under_load_lets_new_connections_pass() {
     let Some(world) = World::new() else { return };
-    let Some(mut relay) = start(&world, "") else { return };
+    let Some(_pins) = Pins::of(&world.relay) else { return };
+    let Some(mut relay) = start(&world, PINNED) else { return };
     let load = Load::start(&world, PAUSE);
     thread::sleep(WHILE);
     let before = relay.counts();
@@ -95,7 +99,8 @@ fn a_relay_stopped_under_load_lets_new_connections_pass() {
 #[test]
 fn a_relay_that_hangs_and_is_then_killed_resets_what_it_had() {
     let Some(world) = World::new() else { return };
-    let Some(relay) = start(&world, "") else { return };
+    let Some(_pins) = Pins::of(&world.relay) else { return };
+    let Some(relay) = start(&world, PINNED) else { return };
     let load = Load::start(&world, PAUSE);
     thread::sleep(WHILE);
     relay.signal(Signal::STOP);
@@ -112,10 +117,17 @@ fn a_relay_that_hangs_and_is_then_killed_resets_what_it_had() {
     report.all_are_whole("passed", |outcome| outcome.opened > stopped + NOTICED);
 }
 
+/// As relays are started by default.
+const PINNED: &str = "pin = true\n";
+
 /// Steered by BPF unless the settings say otherwise.
 fn start(world: &World, settings: &str) -> Option<RelayProcess> {
     match settings {
-        NFTABLES => Some(RelayProcess::start(&world.relay, settings)),
+        NFTABLES => {
+            // A client that was reset may use a port again that the relay has in TIME-WAIT.
+            world.relay.run(|| sysctl::set("net.ipv4.tcp_early_demux", "0")).unwrap().unwrap();
+            Some(RelayProcess::start(&world.relay, settings))
+        }
         _ => steer::start(world, settings),
     }
 }

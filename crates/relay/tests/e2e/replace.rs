@@ -19,10 +19,10 @@ use crate::world::{PATIENCE, SERVER, World, skip};
 const PIN: &str = "interception = \"bpf\"\npin = true\n";
 
 /// What relays pin in a namespace, which goes with this.
-struct Pins(PathBuf);
+pub(crate) struct Pins(PathBuf);
 
 impl Pins {
-    fn of(netns: &Netns) -> Option<Pins> {
+    pub(crate) fn of(netns: &Netns) -> Option<Pins> {
         if !fs::exists("/sys/fs/bpf/ip").unwrap_or(true) && fs::metadata("/sys/fs/bpf").is_err() {
             skip("there is no BPF file system");
             return None;

@@ -1,7 +1,7 @@
 //! Steering by BPF: what is split, what is not, and that it fails open.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,9 @@ use midspan_sys::sysctl;
 use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
 
+use crate::load::Side;
 use crate::process::RelayProcess;
+use crate::replace::Pins;
 use crate::world::{BOX, CLIENT, PATIENCE, SERVER, World, await_link, ip, route, skip, up};
 
 /// Whether BPF may steer here; says so where it may not.
@@ -312,28 +314,38 @@ fn connections_to_the_box_itself_are_its_own() {
 #[test]
 fn addresses_in_time_wait_may_be_used_again() {
     let Some(world) = World::new() else { return };
+    let Some(_pins) = Pins::of(&world.relay) else { return };
+    // The client remembers none of its connections, or it could not open the same again.
+    world.client.run(|| sysctl::set("net.ipv4.tcp_max_tw_buckets", "0")).unwrap().unwrap();
     for (client, server) in CLIENT.into_iter().zip(SERVER) {
-        let Some(mut relay) = start(&world, "") else { return };
-        let (listener, address) = world.listen(server);
-        let from = SocketAddr::new(ip(client), 41_000);
-        for round in 0..3 {
+        for (ends_first, port) in [(Side::Server, 41_000), (Side::Client, 41_001)] {
+            let Some(mut relay) = start(&world, "pin = true\n") else { return };
+            let (listener, address) = world.listen(server);
+            let from = SocketAddr::new(ip(client), port);
+            let before = relay.counts()["reopened"];
+            for round in 0..3 {
+                let mut near = world.connect_from(from, address).unwrap();
+                let (mut far, _) = listener.accept().unwrap();
+                exchange(&mut near, &mut far);
+                // The relay ends first towards the other side, and has that leg in TIME-WAIT.
+                let (first, second) = match ends_first {
+                    Side::Client => (&near, &mut far),
+                    Side::Server => (&far, &mut near),
+                };
+                first.shutdown(Shutdown::Write).unwrap();
+                assert_eq!(second.read(&mut [0]).unwrap(), 0);
+                drop((near, far));
+                let counts = relay.until(|counts| counts["active"] == 0);
+                let reopened = if ends_first == Side::Server { round } else { 0 };
+                assert_eq!(counts["accepted"], round + 1, "{counts:?}");
+                assert_eq!(counts["reopened"] - before, reopened, "{counts:?}");
+            }
+            relay.signal(Signal::KILL);
+            relay.wait();
             let mut near = world.connect_from(from, address).unwrap();
             let (mut far, _) = listener.accept().unwrap();
             exchange(&mut near, &mut far);
-            // The server ends first, so that the relay does towards the client.
-            drop(far);
-            assert_eq!(near.read(&mut [0]).unwrap(), 0);
-            drop(near);
-            let counts = relay.until(|counts| counts["active"] == 0);
-            assert_eq!((counts["accepted"], counts["reopened"]), (round + 1, round), "{counts:?}");
         }
-        relay.signal(Signal::KILL);
-        relay.wait();
-        // Else the kernel finds the socket in TIME-WAIT, and does not forward what has one.
-        world.relay.run(|| sysctl::set("net.ipv4.tcp_early_demux", "0")).unwrap().unwrap();
-        let mut near = world.connect_from(from, address).unwrap();
-        let (mut far, _) = listener.accept().unwrap();
-        exchange(&mut near, &mut far);
     }
 }
 

@@ -16,6 +16,7 @@ use ipnet::IpNet;
 use super::InterceptionError;
 use super::local_delivery::LocalDelivery;
 use crate::config::Config;
+use midspan_sys::sysctl;
 use nft::Nft;
 
 /// nftables rules in force. Dropping this removes them.
@@ -52,6 +53,7 @@ impl Interception {
             }
         }
         let delivery = LocalDelivery::install(&clients, config.mark)?;
+        advise();
         Ok(Interception { nft, _delivery: delivery })
     }
 
@@ -72,5 +74,17 @@ impl Interception {
 impl Drop for Interception {
     fn drop(&mut self) {
         self.nft.end();
+    }
+}
+
+/// The kernel finds what a split connection has left in TIME-WAIT before it routes a packet, and
+/// forwards none that has a socket. In BPF that is prevented (`steer.bpf.c`).
+fn advise() {
+    if sysctl::get("net.ipv4.tcp_early_demux").is_ok_and(|set| set == "1") {
+        tracing::info!(
+            "net.ipv4.tcp_early_demux is 1: an unsplit connection that uses the addresses of one \
+             split less than a minute before is dropped by the kernel; 0 avoids it, and makes \
+             forwarding faster"
+        );
     }
 }
