@@ -134,17 +134,16 @@ impl Endpoint {
     /// Bytes that may be written now: what the send buffer has room for, and
     /// [`Config::tcp_notsent_lowat`] allows.
     pub fn writable(&self) -> u64 {
-        if !self.is_open() || self.sender.is_closed() {
-            return 0;
-        }
-        self.sender.room()
+        if self.may_write() { self.sender.room() } else { 0 }
+    }
+
+    fn may_write(&self) -> bool {
+        self.is_open() && !self.sender.is_closed()
     }
 
     /// Writes up to `bytes`; answers how many were taken.
     pub fn write(&mut self, bytes: u64) -> u64 {
-        let taken = bytes.min(self.writable());
-        self.sender.write(taken);
-        taken
+        if self.may_write() { self.sender.write(bytes) } else { 0 }
     }
 
     /// Bytes that may be read now.

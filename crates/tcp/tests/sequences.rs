@@ -145,6 +145,33 @@ fn a_burst_waits_for_room() {
     assert_eq!(sender.ack(micros(100), 32_000, &[]).len(), 2);
 }
 
+/// As a Linux 6.18 was seen to do, with sockets of its own: the last burst that is taken may go beyond the buffer, and
+/// a program that found no room is woken when a third of it is free.
+#[test]
+fn a_full_buffer_is_written_to_when_a_third_is_free() {
+    let config = Config { so_sndbuf: Some(50_000), ..Config::default() };
+    let mut sender = Sender::new(config, millis(10));
+    assert_eq!(sender.endpoint.write(u64::MAX), 130_000);
+    sender.sent();
+    assert_eq!(sender.endpoint.write(0), 0);
+    // A few bytes for each burst count too.
+    let mut acknowledged = 0;
+    while acknowledged < 64_000 {
+        assert_eq!(sender.endpoint.writable(), 0, "after {acknowledged}");
+        acknowledged += 1000;
+        sender.ack(millis(1), acknowledged, &[]);
+    }
+    while sender.endpoint.writable() == 0 {
+        acknowledged += 1000;
+        sender.ack(millis(1), acknowledged, &[]);
+    }
+    assert!(acknowledged < 80_000, "{acknowledged}");
+    // Who finds room enough need not wait for a third the next time.
+    let room = sender.endpoint.writable();
+    assert_eq!(sender.endpoint.write(1000), 1000);
+    assert!((1..=room).contains(&sender.endpoint.writable()));
+}
+
 /// prr-ss-10pkt-lost-1: with as much in flight as the threshold allows, one segment goes for each
 /// that is delivered.
 #[test]

@@ -3,6 +3,7 @@
 mod ack;
 mod deferral;
 mod loss;
+mod memory;
 mod newreno;
 mod pacing;
 mod prr;
@@ -32,9 +33,6 @@ use undo::Undo;
 
 use crate::{Config, Info};
 
-/// What Linux reckons that a full packet takes of the send buffer (as `ss -m` shows: a new connection
-/// has room for 20 of them, 87,040 bytes).
-const PACKET_MEMORY: u64 = 4352;
 /// Linux's bound on the reordering metric, in packets.
 const MAX_REORDERING: u32 = 300;
 
@@ -51,6 +49,8 @@ pub(crate) struct Sender {
     nxt: u64,
     /// Position after the last byte that the application wrote.
     written: u64,
+    /// The application had more to write than there was room for.
+    full: bool,
     /// The application will write no more.
     closed: bool,
     /// Where the peer's window ends.
@@ -163,6 +163,7 @@ impl Sender {
             una: 1,
             nxt: 1,
             written: 1,
+            full: false,
             closed: false,
             edge: 1,
             small_end: 0,
@@ -247,11 +248,6 @@ impl Sender {
         }
     }
 
-    /// The application wrote `bytes`.
-    pub(crate) fn write(&mut self, bytes: u64) {
-        self.written += bytes;
-    }
-
     /// The application will write no more: a FIN follows.
     pub(crate) fn close(&mut self) {
         self.closed = true;
@@ -264,28 +260,6 @@ impl Sender {
 
     pub(crate) fn set_unsent_limit(&mut self, bytes: Option<u32>) {
         self.config.tcp_notsent_lowat = bytes;
-    }
-
-    /// Bytes that the send buffer has room for.
-    pub(crate) fn room(&self) -> u64 {
-        let held = self.written - self.una.min(self.written);
-        let unsent_limit = self.config.tcp_notsent_lowat.map_or(u64::MAX, u64::from);
-        if self.unsent() >= unsent_limit { 0 } else { self.buffer().saturating_sub(held) }
-    }
-
-    /// How much the application may have written that is not acknowledged. The buffer follows twice
-    /// the window, where the program has not fixed it; BBR wants it three times.
-    fn buffer(&self) -> u64 {
-        match self.config.so_sndbuf {
-            Some(bytes) => 2 * u64::from(bytes),
-            None => {
-                let windows = if self.owns_rate() { 3 } else { 2 };
-                let packets = self.cwnd().max(self.config.initcwnd).max(self.reordering + 1);
-                let memory = windows * u64::from(packets) * PACKET_MEMORY;
-                let (least, most) = (self.config.tcp_wmem.initial, self.config.tcp_wmem.max);
-                memory.clamp(u64::from(least), u64::from(most.max(least)))
-            }
-        }
     }
 
     /// Position after everything that is to be sent, the FIN included.

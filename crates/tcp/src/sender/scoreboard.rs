@@ -15,6 +15,8 @@ pub(crate) struct Sent {
     pub(crate) start: u64,
     /// Position after its last byte, or its FIN.
     pub(crate) end: u64,
+    /// The first of its burst.
+    pub(crate) leads: bool,
     /// When it was last sent.
     pub(crate) at: Time,
     /// For the delivery rate, as of when it was last sent.
@@ -42,6 +44,8 @@ pub(crate) struct Scoreboard {
     segments: VecDeque<Sent>,
     /// Number of the first of them.
     first: u64,
+    /// Those that lead a burst.
+    leaders: u32,
     sacked_ranges: Ranges,
     sacked: u32,
     /// Segments delivered out of order as far as duplicate acknowledgements tell, without saying which.
@@ -66,6 +70,11 @@ impl Scoreboard {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.segments.is_empty()
+    }
+
+    /// Bursts that are not acknowledged as a whole.
+    pub(crate) fn bursts(&self) -> u32 {
+        self.leaders + u32::from(self.first().is_some_and(|first| !first.leads))
     }
 
     /// Segments delivered out of order.
@@ -142,6 +151,7 @@ impl Scoreboard {
 
     /// A segment was sent for the first time.
     pub(crate) fn push(&mut self, segment: Sent) {
+        self.leaders += u32::from(segment.leads);
         self.segments.push_back(segment);
     }
 
@@ -152,6 +162,7 @@ impl Scoreboard {
             if segment.end > una {
                 break;
             }
+            self.leaders -= u32::from(segment.leads);
             self.sacked -= u32::from(segment.sacked);
             self.lost -= u32::from(segment.lost);
             self.retransmitted -= u32::from(segment.retransmitted);
@@ -307,6 +318,7 @@ mod tests {
             board.push(Sent {
                 start: n * 10,
                 end: n * 10 + 10,
+                leads: true,
                 at: at(n),
                 stamp: Stamp::default(),
                 sacked: false,

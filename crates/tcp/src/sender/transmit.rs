@@ -168,6 +168,7 @@ impl Sender {
         self.board.push(Sent {
             start,
             end,
+            leads: self.pacer.is_between_bursts(),
             at: now,
             stamp,
             sacked: false,
