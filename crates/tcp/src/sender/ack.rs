@@ -105,6 +105,7 @@ impl Sender {
             self.disarm();
         }
         self.adjust_window(now, sample, &before, &news);
+        self.expand_buffer();
     }
 
     fn take_sacks(

@@ -23,7 +23,7 @@ impl Sender {
     /// Bytes that the application may write now. One that found no room is woken when a third of the buffer
     /// is free, or half of what may wait unsent (`tcp_notsent_lowat`).
     pub(crate) fn room(&self) -> u64 {
-        let (memory, buffer) = (self.memory(), self.buffer());
+        let (memory, buffer) = (self.memory(), self.buffer);
         let unsent = self.unsent() * if self.full { 2 } else { 1 };
         let unsent_limit = self.config.tcp_notsent_lowat.map_or(u64::MAX, u64::from);
         if unsent >= unsent_limit || (self.full && 3 * memory > 2 * buffer) {
@@ -42,18 +42,21 @@ impl Sender {
         held + bursts * BURST_MEMORY
     }
 
-    /// What may be taken. The buffer follows twice the window, where the program has not fixed it; BBR wants it three
-    /// times.
-    fn buffer(&self) -> u64 {
-        match self.config.so_sndbuf {
-            Some(bytes) => 2 * u64::from(bytes),
-            None => {
-                let windows = if self.owns_rate() { 3 } else { 2 };
-                let packets = self.cwnd().max(self.config.initcwnd).max(self.reordering + 1);
-                let memory = windows * u64::from(packets) * PACKET_MEMORY;
-                let (least, most) = (self.config.tcp_wmem.initial, self.config.tcp_wmem.max);
-                memory.clamp(u64::from(least), u64::from(most.max(least)))
-            }
+    /// Lets the buffer grow to twice the window, or three times for BBR, where the program has not fixed it. Not
+    /// while there is enough to fill the window; and it never shrinks.
+    pub(super) fn expand_buffer(&mut self) {
+        if self.config.so_sndbuf.is_some() || self.fills_window() {
+            return;
         }
+        let windows = if self.owns_rate() { 3 } else { 2 };
+        let packets = self.cwnd().max(self.config.initcwnd).max(self.reordering + 1);
+        let memory = windows * u64::from(packets) * PACKET_MEMORY;
+        let (least, most) = (self.config.tcp_wmem.initial, self.config.tcp_wmem.max);
+        self.buffer = self.buffer.max(memory.clamp(u64::from(least), u64::from(most.max(least))));
+    }
+
+    fn fills_window(&self) -> bool {
+        let mss = u64::from(self.config.mss);
+        u64::from(self.board.in_flight()) * mss + self.unsent() >= u64::from(self.cwnd()) * mss
     }
 }

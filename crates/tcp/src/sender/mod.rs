@@ -49,6 +49,8 @@ pub(crate) struct Sender {
     nxt: u64,
     /// Position after the last byte that the application wrote.
     written: u64,
+    /// Size of the send buffer.
+    buffer: u64,
     /// The application had more to write than there was room for.
     full: bool,
     /// The application will write no more.
@@ -163,6 +165,7 @@ impl Sender {
             una: 1,
             nxt: 1,
             written: 1,
+            buffer: u64::from(config.so_sndbuf.map_or(config.tcp_wmem.initial, |bytes| 2 * bytes)),
             full: false,
             closed: false,
             edge: 1,
@@ -221,6 +224,7 @@ impl Sender {
         self.control.set_cwnd(window);
         let connection = self.connection(now);
         self.control.established(&connection);
+        self.expand_buffer();
     }
 
     /// What the congestion control is told of the connection.
