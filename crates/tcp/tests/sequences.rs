@@ -172,6 +172,31 @@ fn a_full_buffer_is_written_to_when_a_third_is_free() {
     assert!((1..=room).contains(&sender.endpoint.writable()));
 }
 
+/// Linux's `tcp_sndbuf_expand` only ever expands.
+#[test]
+fn a_buffer_does_not_shrink_with_the_window() {
+    let mut sender = Sender::new(Config::default(), millis(10));
+    let mut written = 0;
+    let first = sender.endpoint.writable();
+    while sender.cwnd() < 60 {
+        sender.write(20_000);
+        written += 20_000;
+        for acknowledged in (written - 18_000..=written).step_by(2000) {
+            sender.ack(millis(5), acknowledged, &[]);
+        }
+    }
+    let (room, cwnd) = (sender.endpoint.writable(), sender.cwnd());
+    assert!(room > first, "{room}");
+    assert_eq!(sender.write(10_000).len(), 10);
+    let sacked = |upto| [(written + 1000, written + upto)];
+    for upto in [2000, 3000, 4000, 5000] {
+        sender.ack(millis(5), written, &sacked(upto));
+    }
+    sender.ack(millis(5), written + 10_000, &[]);
+    assert!(sender.cwnd() < cwnd, "{cwnd}");
+    assert_eq!(sender.endpoint.writable(), room);
+}
+
 /// prr-ss-10pkt-lost-1: with as much in flight as the threshold allows, one segment goes for each
 /// that is delivered.
 #[test]

@@ -34,8 +34,8 @@ impl Sender {
         buffer.saturating_sub(memory).div_ceil(burst + BURST_MEMORY) * burst
     }
 
-    /// What is written and not acknowledged takes. Bytes that wait are kept in the longest bursts that there
-    /// are, and cut as they are sent.
+    /// How much of the buffer is taken by what is written and not acknowledged. Bytes that wait are kept in the longest
+    /// bursts that there are, and cut as they are sent.
     fn memory(&self) -> u64 {
         let held = self.written - self.una.min(self.written);
         let bursts = u64::from(self.board.bursts()) + self.unsent().div_ceil(GSO_MAX_SIZE);

@@ -12,11 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use midspan_sys::sysctl;
 
 use super::InterceptionError;
 use super::local_delivery::LocalDelivery;
 use crate::config::Config;
-use midspan_sys::sysctl;
 use nft::Nft;
 
 /// nftables rules in force. Dropping this removes them.
