@@ -129,6 +129,8 @@ struct Socket {
     stirred: bool,
     /// The peer has sent urgent data. Reading stops at its mark, which splicing never passes.
     urgent: bool,
+    /// The kernel does not tell of what arrives.
+    hushed: bool,
 }
 
 #[derive(Debug)]
@@ -308,6 +310,19 @@ impl LiveFlow {
             self.acknowledge();
         }
         self.next(next)
+    }
+
+    /// Whether the kernel should begin (`Some(true)`) or cease to keep back what arrives on a leg. While as
+    /// much is held as may be, each packet that comes after those would wake us in vain.
+    pub(crate) fn should_change_hush(&self, leg: Leg) -> Option<bool> {
+        let socket = &self.sockets[leg];
+        let is_full = self.flow.may_read(leg) == 0 && self.flow.to_write(leg.other()) > 0;
+        let hush = socket.readable && (socket.hushed || is_full);
+        (hush != socket.hushed).then_some(hush)
+    }
+
+    pub(crate) fn set_hushed(&mut self, leg: Leg, hushed: bool) {
+        self.sockets[leg].hushed = hushed;
     }
 
     /// When the server's handshake is acknowledged even if the client has sent nothing. A server that is
@@ -569,6 +584,7 @@ impl Socket {
             finishing: false,
             stirred: false,
             urgent: false,
+            hushed: false,
         }
     }
 }

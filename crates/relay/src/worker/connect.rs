@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use midspan_split::{Cause, Leg};
-use rustix::event::epoll::EventFlags;
 use socket2::Socket;
 
-use super::{Worker, watch};
+use super::Worker;
+use super::watch::watch_leg;
 use crate::config::{Dscp, Forward};
 use crate::flow::{LiveFlow, Others, Story};
 use crate::slab::Key;
@@ -18,13 +18,6 @@ use crate::socket::{self, Accepted};
 
 /// How long a server may take to answer before it counts as silent: enough for two more SYNs.
 const DOUBT: Duration = Duration::from_secs(3);
-
-/// What a flow's sockets are watched for.
-const FLOW: EventFlags = EventFlags::IN
-    .union(EventFlags::PRI)
-    .union(EventFlags::OUT)
-    .union(EventFlags::RDHUP)
-    .union(EventFlags::ET);
 
 /// The socket of a server leg.
 pub(super) enum ServerLeg {
@@ -82,8 +75,8 @@ impl Worker {
         }
         let acknowledges_at = flow.acknowledges_at();
         let key = self.flows.insert_with(|key| {
-            for (leg, bit) in [(Leg::Client, 0), (Leg::Server, 1)] {
-                watch(&self.epoll, flow.fd(leg), key.to_bits() << 1 | bit, FLOW)?;
+            for leg in Leg::BOTH {
+                watch_leg(&self.epoll, key, leg, flow.fd(leg))?;
             }
             Ok::<_, io::Error>(flow)
         })?;
@@ -119,7 +112,7 @@ impl Worker {
         let next = |flow: &mut LiveFlow| flow.next_server().map(|server| (server, flow.dscp));
         while let Some((server, dscp)) = self.flows.get_mut(key).and_then(next) {
             let connected = self.connect_to(server, dscp).and_then(|fd| {
-                watch(&self.epoll, &fd, key.to_bits() << 1 | 1, FLOW)?;
+                watch_leg(&self.epoll, key, Leg::Server, &fd)?;
                 Ok(fd)
             });
             if let Ok(fd) = connected

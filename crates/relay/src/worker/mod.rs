@@ -7,6 +7,7 @@ mod held;
 mod intake;
 mod rounds;
 mod turns;
+mod watch;
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use midspan_split::{Cause, Leg, PerLeg, ReadAhead};
+use midspan_split::{Cause, PerLeg, ReadAhead};
 use midspan_units::ByteSize;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -25,6 +26,7 @@ use beat::Beat;
 use courtesy::Courtesy;
 use intake::listeners;
 use rounds::Rounds;
+use watch::leg_of;
 
 use crate::config::{Config, LegConfig, ReadAheadKind};
 use crate::confirm::Confirmations;
@@ -107,11 +109,11 @@ impl Worker {
         let confirmations = Confirmations::new().map_err(events)?;
         let watched = || {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-            watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
-            watch(&epoll, greetings.fd(), GREETINGS, EventFlags::IN)?;
-            watch(&epoll, confirmations.fd(), CONFIRMATIONS, EventFlags::IN)?;
+            watch(&epoll, &shared.ends[index].wake, EventData::new_u64(WAKE), EventFlags::IN)?;
+            watch(&epoll, greetings.fd(), EventData::new_u64(GREETINGS), EventFlags::IN)?;
+            watch(&epoll, confirmations.fd(), EventData::new_u64(CONFIRMATIONS), EventFlags::IN)?;
             for (word, listener) in (LISTENERS..).zip(&listeners) {
-                watch(&epoll, &listener.fd, word, EventFlags::IN)?;
+                watch(&epoll, &listener.fd, EventData::new_u64(word), EventFlags::IN)?;
             }
             Ok(epoll)
         };
@@ -266,8 +268,7 @@ impl Worker {
                 }
             }
             word => {
-                let leg = if word & 1 == 0 { Leg::Client } else { Leg::Server };
-                let key = Key::from_bits(word >> 1);
+                let (key, leg) = leg_of(word);
                 let counters = &self.shared.ends[self.index].counters;
                 if let Some(flow) = self.flows.get_mut(key) {
                     match flow.event(leg, flags, counters) {
@@ -352,6 +353,6 @@ fn share_of_buffers(config: &Config, shared: &Shared) -> ByteSize {
     ByteSize::from_bytes(share.max(LEAST_BUFFERED))
 }
 
-fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Result<()> {
-    Ok(epoll::add(epoll, fd, EventData::new_u64(word), flags)?)
+fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: EventData, flags: EventFlags) -> io::Result<()> {
+    Ok(epoll::add(epoll, fd, word, flags)?)
 }

@@ -4,6 +4,7 @@
 
 mod accounts;
 mod admin;
+mod arrivals;
 mod boundaries;
 mod confirm;
 mod death;

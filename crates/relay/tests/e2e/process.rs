@@ -207,6 +207,17 @@ impl RelayProcess {
         Duration::from_millis(10 * ticks)
     }
 
+    /// How often its threads have gone to sleep so far, and were woken but for the last time.
+    pub(crate) fn wakeups(&self) -> u64 {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let slept = |task: std::io::Result<fs::DirEntry>| {
+            let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        tasks.map(slept).sum()
+    }
+
     /// Resident memory now, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let statm = fs::read_to_string(format!("/proc/{}/statm", self.pid())).unwrap();

@@ -1,0 +1,50 @@
+//! What the kernel tells of flows' sockets.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use midspan_split::Leg;
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use super::{Worker, watch};
+use crate::slab::Key;
+
+/// What a flow's sockets are watched for.
+const ALL: EventFlags = EventFlags::IN
+    .union(EventFlags::PRI)
+    .union(EventFlags::OUT)
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
+
+/// All but what arrives. Each packet is told as urgent data, too, whatever it is.
+const HUSHED: EventFlags = ALL.difference(EventFlags::IN.union(EventFlags::PRI));
+
+/// What an event bears of the leg that it is about.
+fn word(key: Key, leg: Leg) -> EventData {
+    EventData::new_u64(key.to_bits() << 1 | u64::from(leg == Leg::Server))
+}
+
+/// The leg that an event with this is about.
+pub(super) fn leg_of(word: u64) -> (Key, Leg) {
+    (Key::from_bits(word >> 1), if word & 1 == 0 { Leg::Client } else { Leg::Server })
+}
+
+pub(super) fn watch_leg(epoll: &OwnedFd, key: Key, leg: Leg, fd: &OwnedFd) -> io::Result<()> {
+    watch(epoll, fd, word(key, leg), ALL)
+}
+
+impl Worker {
+    /// Has the kernel tell of what arrives on a flow's legs where it is of use.
+    pub(super) fn mind_arrivals(&mut self, key: Key) {
+        let Some(flow) = self.flows.get_mut(key) else { return };
+        for leg in Leg::BOTH {
+            if let Some(hush) = flow.should_change_hush(leg) {
+                let flags = if hush { HUSHED } else { ALL };
+                match epoll::modify(&self.epoll, flow.fd(leg), word(key, leg), flags) {
+                    Ok(()) => flow.set_hushed(leg, hush),
+                    Err(error) => tracing::error!(%leg, %error, "a leg is watched as before"),
+                }
+            }
+        }
+    }
+}
