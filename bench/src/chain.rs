@@ -114,5 +114,6 @@ fn route(link: usize, index: u32, gateway: Option<Ipv4Addr>) -> Route<'static> {
         index,
         gateway: gateway.map(Into::into),
         congestion_control: Some("cubic"),
+        quickack: false,
     }
 }

@@ -123,5 +123,6 @@ fn route(
         index,
         gateway: gateway.map(Into::into),
         congestion_control: Some("cubic"),
+        quickack: false,
     }
 }

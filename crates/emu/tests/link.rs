@@ -128,7 +128,7 @@ fn on_link(address: IpAddr, prefix: u8, index: u32) -> Route<'static> {
         IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !3).into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     };
-    Route { destination, prefix, index, gateway: None, congestion_control: None }
+    Route { destination, prefix, index, gateway: None, congestion_control: None, quickack: false }
 }
 
 fn elements(spec: &str) -> Link<midspan_emu::WirePacket> {

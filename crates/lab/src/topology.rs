@@ -116,17 +116,18 @@ impl Topology {
         let rtts = ShortestRtts::of(spec, variant);
         let access = midspan_emu::start(link("access", &ue, &mec, rtts.access), access)?;
         let wide = midspan_emu::start(link("wide", &mec, &server, rtts.wide), wide)?;
+        let hosts = &spec.hosts;
         let (on_ue, on_server) =
-            (&*spec.hosts.ue.congestion_control, &*spec.hosts.server.congestion_control);
+            (Some(&*hosts.ue.congestion_control), Some(&*hosts.server.congestion_control));
         // The relay's legs choose for themselves; a route's choice would come before theirs.
         let on_mec = match variant {
             Variant::Midspan => None,
-            Variant::None | Variant::Haproxy => Some(&*spec.hosts.mec.congestion_control),
+            Variant::None | Variant::Haproxy => Some(&*hosts.mec.congestion_control),
         };
-        connect(&ue, "access", UE, Some(MEC_ACCESS), Some(on_ue))?;
-        connect(&mec, "access", MEC_ACCESS, None, on_mec)?;
-        connect(&mec, "wide", MEC_WIDE, None, on_mec)?;
-        connect(&server, "wide", SERVER, Some(MEC_WIDE), Some(on_server))?;
+        connect(&ue, "access", UE, Some(MEC_ACCESS), on_ue, hosts.ue.quickack)?;
+        connect(&mec, "access", MEC_ACCESS, None, on_mec, hosts.mec.quickack)?;
+        connect(&mec, "wide", MEC_WIDE, None, on_mec, hosts.mec.quickack)?;
+        connect(&server, "wide", SERVER, Some(MEC_WIDE), on_server, hosts.server.quickack)?;
         Ok(Topology { ue, mec, server, access, wide })
     }
 
@@ -194,13 +195,14 @@ fn apply(netns: &Netns, host: &Host, router: bool) -> Result<()> {
 }
 
 /// Gives an interface its addresses and the routes that lead out of it: to its link, and to
-/// everything else by `gateway`. TCP connections over them use `congestion_control`.
+/// everything else by `gateway`. TCP connections over them use `congestion_control` and acknowledge as told.
 fn connect(
     netns: &Netns,
     interface: &str,
     own: Addresses,
     gateway: Option<Addresses>,
     congestion_control: Option<&str>,
+    quickack: bool,
 ) -> Result<()> {
     let connect = || {
         let mut netlink = Netlink::open()?;
@@ -210,7 +212,8 @@ fn connect(
         for net in [IpNet::V4(v4), IpNet::V6(v6)] {
             netlink.add_address(index, net.addr(), net.prefix_len())?;
             let (destination, prefix) = (net.network(), net.prefix_len());
-            let link = Route { destination, prefix, index, gateway: None, congestion_control };
+            let gateway = None;
+            let link = Route { destination, prefix, index, gateway, congestion_control, quickack };
             netlink.add_route(&link)?;
         }
         let Some(gateway) = gateway else { return Ok(()) };
@@ -219,7 +222,8 @@ fn connect(
             (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6(gateway.v6)),
         ] {
             let (destination, gateway) = (everything, Some(gateway));
-            let default = Route { destination, prefix: 0, index, gateway, congestion_control };
+            let default =
+                Route { destination, prefix: 0, index, gateway, congestion_control, quickack };
             netlink.add_route(&default)?;
         }
         io::Result::Ok(())

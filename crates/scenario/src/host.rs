@@ -44,6 +44,10 @@ pub struct Host {
     /// Least retransmission timeout (`net.ipv4.tcp_rto_min_us`, Linux 6.11). Default: Linux's 200 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Span>,
+    /// Whether it acknowledges each packet at once (`quickack` of a route), as the simulators of old do. Default
+    /// false: as Linux does, mostly each second one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub quickack: bool,
     /// Initial window of its connections in packets (`initcwnd` of a route). Default: Linux's 10 (RFC
     /// 6928). Simulated only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,6 +68,7 @@ impl Default for Host {
             ecn: false,
             sack: true,
             rto_min: None,
+            quickack: false,
             initcwnd: None,
             comp_sack_delay: None,
             comp_sack_nr: None,

@@ -35,6 +35,7 @@ pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
             tcp_sack: spec.sack,
             tcp_ecn: if spec.ecn { EcnMode::Active } else { EcnMode::Passive },
             initcwnd: spec.initcwnd.unwrap_or(linux.initcwnd),
+            quickack: spec.quickack,
             ..linux
         },
         control: control(&spec.congestion_control)?,

@@ -53,6 +53,8 @@ pub struct Route<'a> {
     /// What TCP connections that take this way use, unless they choose for themselves once
     /// connected. Works in any namespace, where the default (a sysctl) is restricted.
     pub congestion_control: Option<&'a str>,
+    /// TCP acknowledges each packet that comes over connections by this way at once.
+    pub quickack: bool,
 }
 
 impl Netlink {
@@ -239,8 +241,10 @@ impl Netlink {
         if let Some(gateway) = route.gateway {
             message.attributes.push(RouteAttribute::Gateway(route_address(gateway)));
         }
-        if let Some(name) = route.congestion_control {
-            let metrics = vec![RouteMetric::CcAlgo(name.to_owned())];
+        let control = route.congestion_control.map(|name| RouteMetric::CcAlgo(name.to_owned()));
+        let quickack = route.quickack.then_some(RouteMetric::QuickAck(1));
+        let metrics: Vec<RouteMetric> = control.into_iter().chain(quickack).collect();
+        if !metrics.is_empty() {
             message.attributes.push(RouteAttribute::Metrics(metrics));
         }
         self.create(RouteNetlinkMessage::NewRoute(message))
@@ -401,3 +405,49 @@ fn route_address(address: IpAddr) -> RouteAddress {
 }
 
 pub use netlink_packet_route::AddressFamily as Family;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::process::Command;
+
+    use super::*;
+    use crate::netns::Netns;
+
+    #[test]
+    fn a_route_says_how_tcp_is_to_use_it() {
+        let Ok(netns) = Netns::create() else {
+            eprintln!("skipped: this user may not create network namespaces");
+            return;
+        };
+        let add = |third: u8, congestion_control, quickack| {
+            netns
+                .run(|| {
+                    let mut netlink = Netlink::open()?;
+                    let index = netlink.index("lo")?;
+                    netlink.set_up(index)?;
+                    netlink.add_route(&Route {
+                        destination: Ipv4Addr::new(10, 0, third, 0).into(),
+                        prefix: 24,
+                        index,
+                        gateway: None,
+                        congestion_control,
+                        quickack,
+                    })
+                })
+                .unwrap()
+                .unwrap();
+        };
+        add(1, Some("reno"), true);
+        add(2, None, true);
+        add(3, None, false);
+        let routes = netns.apply(Command::new("ip").args(["-4", "route"])).output().unwrap();
+        let routes = String::from_utf8(routes.stdout).unwrap();
+        let of = |network: &str| routes.lines().find(|line| line.starts_with(network)).unwrap();
+        assert!(
+            of("10.0.1.0/24").contains("congctl reno") && of("10.0.1.0/24").contains("quickack 1")
+        );
+        assert!(of("10.0.2.0/24").contains("quickack 1") && !of("10.0.2.0/24").contains("congctl"));
+        assert!(!of("10.0.3.0/24").contains("quickack"));
+    }
+}

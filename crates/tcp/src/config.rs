@@ -83,6 +83,8 @@ pub struct Config {
     pub tcp_retries2: u32,
     /// Initial window in packets (`initcwnd` of a route; RFC 6928).
     pub initcwnd: u32,
+    /// Each data segment is acknowledged at once (`quickack` of a route).
+    pub quickack: bool,
     /// Floor of the variance part of the retransmission timeout (`rto_min` of a route).
     pub rto_min: Span,
 }
@@ -116,6 +118,7 @@ impl Default for Config {
             tcp_syn_retries: 6,
             tcp_retries2: 15,
             initcwnd: 10,
+            quickack: false,
             rto_min: Span::from_millis(200),
         }
     }

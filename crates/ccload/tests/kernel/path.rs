@@ -106,7 +106,7 @@ fn address(own: Ipv4Addr) {
     netlink.add_address(index, own.into(), 30).unwrap();
     let destination = Ipv4Addr::from_bits(own.to_bits() & !3).into();
     let (prefix, gateway, congestion_control) = (30, None, None);
-    let route = Route { destination, prefix, index, gateway, congestion_control };
+    let route = Route { destination, prefix, index, gateway, congestion_control, quickack: false };
     netlink.add_route(&route).unwrap();
     sysctl::set("net.ipv4.tcp_ecn", "1").unwrap();
     sysctl::set("net.ipv4.tcp_no_metrics_save", "1").unwrap();

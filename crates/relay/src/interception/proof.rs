@@ -174,5 +174,5 @@ impl Drop for Link {
 }
 
 fn route(destination: IpAddr, prefix: u8, index: u32, gateway: Option<IpAddr>) -> Route<'static> {
-    Route { destination, prefix, index, gateway, congestion_control: None }
+    Route { destination, prefix, index, gateway, congestion_control: None, quickack: false }
 }

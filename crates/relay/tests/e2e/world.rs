@@ -198,5 +198,6 @@ pub(crate) fn route(
         index,
         gateway: gateway.map(ip),
         congestion_control: None,
+        quickack: false,
     })
 }

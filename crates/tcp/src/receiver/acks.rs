@@ -25,6 +25,8 @@ pub(super) struct Acks {
     now: bool,
     /// At this time.
     delayed: Option<Time>,
+    /// Each segment is acknowledged without delay.
+    always_quick: bool,
     /// Acknowledgements still to be sent without delay.
     quick: u32,
     /// The application answers what it receives: acknowledgements can wait for the answer.
@@ -50,6 +52,7 @@ impl Acks {
             due: false,
             now: false,
             delayed: None,
+            always_quick: config.quickack,
             quick: 0,
             replying: false,
             pushed: false,
@@ -120,7 +123,7 @@ impl Acks {
         if !self.due || self.now {
             return;
         }
-        if enough || (self.quick > 0 && !self.replying) {
+        if enough || self.always_quick || (self.quick > 0 && !self.replying) {
             self.now = true;
         } else if !holes {
             let most = match rtt {
@@ -233,6 +236,26 @@ mod tests {
         assert!(waits(Span::from_millis(70)) <= Span::from_millis(70) + tick);
         assert!(waits(Span::from_millis(5)) <= LEAST_DELAY + tick, "but for 40 ms at least");
         assert!(waits(Span::ZERO) > Span::from_millis(150), "it knows of no round trip");
+    }
+
+    /// As with `quickack` of a route.
+    #[test]
+    fn each_segment_may_be_acknowledged_at_once() {
+        let at_once = |quickack: bool| {
+            let mut acks = Acks::new(&Config { quickack, ..Config::default() });
+            let came = |number: u64| {
+                let now = Time::ZERO + Span::from_millis(31) * number;
+                acks.data_came(now, 1448, 1448, 65_536, Span::from_secs(1));
+                acks.due();
+                acks.decide(now, false, false, 0, Span::from_millis(100));
+                let at_once = acks.must_send(now);
+                acks.sent();
+                at_once
+            };
+            (1..=100).map(came).filter(|at_once| *at_once).count()
+        };
+        assert_eq!(at_once(true), 100);
+        assert!(at_once(false) <= MOST_QUICK as usize);
     }
 
     /// As where a sender repairs a loss in each round: the next segments are answered at once.
