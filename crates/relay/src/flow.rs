@@ -312,8 +312,8 @@ impl LiveFlow {
         self.next(next)
     }
 
-    /// Whether the kernel should begin (`Some(true)`) or cease to keep back what arrives on a leg. While as
-    /// much is held as may be, each packet that comes after those would wake us in vain.
+    /// Whether the kernel should cease (`Some(true)`) or begin again to tell of what arrives on a leg. While as
+    /// much is held as may be, and more is known to be there, each further packet would wake us in vain.
     pub(crate) fn should_change_hush(&self, leg: Leg) -> Option<bool> {
         let socket = &self.sockets[leg];
         let is_full = self.flow.may_read(leg) == 0 && self.flow.to_write(leg.other()) > 0;

@@ -44,8 +44,8 @@ pub struct Host {
     /// Least retransmission timeout (`net.ipv4.tcp_rto_min_us`, Linux 6.11). Default: Linux's 200 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Span>,
-    /// Whether it acknowledges each packet at once (`quickack` of a route), as the simulators of old do. Default
-    /// false: as Linux does, mostly each second one.
+    /// Whether it acknowledges each packet at once (`quickack` of a route). Default false: as Linux does,
+    /// mostly each second one.
     #[serde(default, skip_serializing_if = "is_false")]
     pub quickack: bool,
     /// Initial window of its connections in packets (`initcwnd` of a route). Default: Linux's 10 (RFC

@@ -109,11 +109,11 @@ impl Worker {
         let confirmations = Confirmations::new().map_err(events)?;
         let watched = || {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-            watch(&epoll, &shared.ends[index].wake, EventData::new_u64(WAKE), EventFlags::IN)?;
-            watch(&epoll, greetings.fd(), EventData::new_u64(GREETINGS), EventFlags::IN)?;
-            watch(&epoll, confirmations.fd(), EventData::new_u64(CONFIRMATIONS), EventFlags::IN)?;
+            watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
+            watch(&epoll, greetings.fd(), GREETINGS, EventFlags::IN)?;
+            watch(&epoll, confirmations.fd(), CONFIRMATIONS, EventFlags::IN)?;
             for (word, listener) in (LISTENERS..).zip(&listeners) {
-                watch(&epoll, &listener.fd, EventData::new_u64(word), EventFlags::IN)?;
+                watch(&epoll, &listener.fd, word, EventFlags::IN)?;
             }
             Ok(epoll)
         };
@@ -353,6 +353,6 @@ fn share_of_buffers(config: &Config, shared: &Shared) -> ByteSize {
     ByteSize::from_bytes(share.max(LEAST_BUFFERED))
 }
 
-fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: EventData, flags: EventFlags) -> io::Result<()> {
-    Ok(epoll::add(epoll, fd, word, flags)?)
+fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Result<()> {
+    Ok(epoll::add(epoll, fd, EventData::new_u64(word), flags)?)
 }

@@ -27,8 +27,8 @@ impl Worker {
             flow.queued = false;
             let counters = &self.shared.ends[self.index].counters;
             let next = flow.turn(key, &mut self.pool, &mut self.outbox, counters);
-            self.mind_arrivals(key);
             self.go_on(key, next);
+            self.mind_arrivals(key);
             if self.outbox.is_full() {
                 self.send_out();
             }

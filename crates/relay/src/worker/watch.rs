@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use midspan_split::Leg;
+use midspan_split::{Cause, Leg};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::{Worker, watch};
@@ -20,8 +20,8 @@ const ALL: EventFlags = EventFlags::IN
 const HUSHED: EventFlags = ALL.difference(EventFlags::IN.union(EventFlags::PRI));
 
 /// What an event bears of the leg that it is about.
-fn word(key: Key, leg: Leg) -> EventData {
-    EventData::new_u64(key.to_bits() << 1 | u64::from(leg == Leg::Server))
+fn word(key: Key, leg: Leg) -> u64 {
+    key.to_bits() << 1 | u64::from(leg == Leg::Server)
 }
 
 /// The leg that an event with this is about.
@@ -36,13 +36,17 @@ pub(super) fn watch_leg(epoll: &OwnedFd, key: Key, leg: Leg, fd: &OwnedFd) -> io
 impl Worker {
     /// Has the kernel tell of what arrives on a flow's legs where it is of use.
     pub(super) fn mind_arrivals(&mut self, key: Key) {
-        let Some(flow) = self.flows.get_mut(key) else { return };
         for leg in Leg::BOTH {
-            if let Some(hush) = flow.should_change_hush(leg) {
-                let flags = if hush { HUSHED } else { ALL };
-                match epoll::modify(&self.epoll, flow.fd(leg), word(key, leg), flags) {
-                    Ok(()) => flow.set_hushed(leg, hush),
-                    Err(error) => tracing::error!(%leg, %error, "a leg is watched as before"),
+            let Some(flow) = self.flows.get_mut(key) else { return };
+            let Some(hush) = flow.should_change_hush(leg) else { continue };
+            let (flags, data) =
+                (if hush { HUSHED } else { ALL }, EventData::new_u64(word(key, leg)));
+            match epoll::modify(&self.epoll, flow.fd(leg), data, flags) {
+                Ok(()) => flow.set_hushed(leg, hush),
+                // Not to be told would be to wait for ever.
+                Err(error) => {
+                    tracing::error!(%leg, %error, "a leg cannot be watched");
+                    self.fail(key, Cause::Inconsistent);
                 }
             }
         }
