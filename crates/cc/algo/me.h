@@ -12,9 +12,14 @@
  *     reactions New Reno's is the one that gives way to others.
  *   - An acknowledgement with the congestion mark does not call SRI(): the network is congested.
  *   - R_max is R_0 at first, so that the rate grows by C until the policer has dropped a packet.
- *   - ECN-Echo without loss, and a timeout, are answered as by New Reno; the rate stays. */
+ *   - ECN-Echo without loss, and a timeout, are answered as by New Reno; the rate stays.
+ *
+ * It sets its window itself (CC_RATE). The stack's own recovery sends a packet for each that is delivered even
+ * where nothing is to be reduced, and so at the rate at which what was lost was delivered, below that of the
+ * policer; the paper leaves the window, and with it the rate, alone there. */
 #pragma once
 
+#include "prr.h"
 #include "reno.h"
 
 /* Section III, bits per second. */
@@ -28,6 +33,7 @@
 
 struct me {
 	struct reno reno;
+	struct prr prr;  /* of a reduction that congestion asked for */
 	u64 rate;        /* R_n, bits of payload per second */
 	u64 rate_most;   /* R_max */
 	u32 recover;     /* S_rec: what was sent before it was sent at a higher rate than now's */
@@ -36,6 +42,7 @@ struct me {
 	u8 reduced;      /* SRD() was called yet: S_rec counts */
 	u8 wla;          /* one of them was marked */
 	u8 congested;
+	u8 state;        /* the one told of last, enum cc_state */
 };
 
 /* Table I, SRI(). */
@@ -71,7 +78,7 @@ CC_INLINE void me_init(struct me *me, struct cc *cc)
 	me_pace(me, cc);
 }
 
-CC_INLINE void me_measure(struct me *me, struct cc *cc, const struct cc_sample *sample)
+CC_INLINE void me_measure(struct me *me, const struct cc *cc, const struct cc_sample *sample)
 {
 	if (me->marks_of != cc->snd_una) {
 		me->marks_of = cc->snd_una;
@@ -79,39 +86,56 @@ CC_INLINE void me_measure(struct me *me, struct cc *cc, const struct cc_sample *
 	}
 	me->wla |= sample->wla;
 	me->congested |= sample->ece;
-	me_pace(me, cc);
 }
 
-/* Figure 2. */
-CC_INLINE void me_grow(struct me *me, struct cc *cc, const struct cc_sample *sample)
+/* Figure 2; and New Reno's window. */
+CC_INLINE void me_control(struct me *me, struct cc *cc, const struct cc_sample *sample)
 {
-	if (before(me->acked_to, cc->snd_una) && !me->congested && cc->state != CC_LOSS)
-		me_increase(me);
+	int advanced = before(me->acked_to, cc->snd_una);
+	int reducing = cc->state == CC_CWR || cc->state == CC_RECOVERY;
+
 	me->acked_to = cc->snd_una;
+	if (me->prr.recover_fs)
+		cc->cwnd = prr_window(&me->prr, cc, sample);
+	else if (advanced && !reducing)
+		reno_grow(&me->reno, cc, sample);
+	if (advanced && !reducing && !me->congested && cc->state != CC_LOSS)
+		me_increase(me);
 	me_pace(me, cc);
-	reno_grow(&me->reno, cc, sample);
 }
 
 /* New Reno's, which `me_event` takes back where congestion was not the cause. */
 CC_INLINE u32 me_ssthresh(struct me *me, struct cc *cc)
 {
+	prr_begin(&me->prr, cc);
 	return reno_ssthresh(&me->reno, cc);
 }
 
 CC_INLINE u32 me_undo(struct me *me, struct cc *cc)
 {
+	me->prr.recover_fs = 0;
 	return reno_undo(&me->reno, cc);
 }
 
 /* Figure 3: duplicate acknowledgements have told of a loss; the first packet lost is the first that is
- * not acknowledged. Without congestion the window stays, and the stack's reduction towards it does no
- * more than keep in flight what is. */
-CC_INLINE void me_event(struct me *me, struct cc *cc, enum cc_event event)
+ * not acknowledged. Without congestion the window stays, but for a reduction that ECN has begun before. */
+CC_INLINE void me_lost(struct me *me, struct cc *cc)
 {
-	if (event != CC_STATE || cc->state != CC_RECOVERY || me->congested)
-		return;
-	cc->ssthresh = max32(me->reno.prior_cwnd, CC_SSTHRESH_LEAST);
+	if (me->state != CC_CWR) {
+		me->prr.recover_fs = 0;
+		cc->ssthresh = max32(me->reno.prior_cwnd, CC_SSTHRESH_LEAST);
+	}
 	if (!me->reduced || !before(cc->snd_una, me->recover))
 		me_decrease(me, cc);
+}
+
+CC_INLINE void me_event(struct me *me, struct cc *cc, enum cc_event event)
+{
+	if (event == CC_STATE) {
+		if (cc->state == CC_RECOVERY && !me->congested)
+			me_lost(me, cc);
+		prr_changed(&me->prr, cc);
+		me->state = (u8)cc->state;
+	}
 	me_pace(me, cc);
 }

@@ -94,12 +94,7 @@ CC_INLINE u32 natcp_undo(struct natcp *natcp, struct cc *cc)
 
 CC_INLINE void natcp_event(struct natcp *natcp, struct cc *cc, enum cc_event event)
 {
-	/* The stack tells those that set the window themselves of the end of a reduction by the state. */
-	if (event == CC_STATE && natcp->prr.recover_fs && cc->state != CC_CWR &&
-	    cc->state != CC_RECOVERY) {
-		natcp->prr.recover_fs = 0;
-		if (cc->state != CC_LOSS)
-			cc->cwnd = cc_window(cc, cc->ssthresh);
-	}
+	if (event == CC_STATE)
+		prr_changed(&natcp->prr, cc);
 	cubic_event(&natcp->cubic, cc, event);
 }

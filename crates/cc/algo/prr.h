@@ -52,3 +52,14 @@ CC_INLINE u32 prr_window(struct prr *prr, const struct cc *cc, const struct cc_s
 	prr->lost = cc->lost;
 	return cc_window(cc, (u64)cc->in_flight + send);
 }
+
+/* The stack is in `cc->state` now, by which it tells those that set the window themselves of the end of a
+ * reduction: the window is the threshold then, but after a timeout. */
+CC_INLINE void prr_changed(struct prr *prr, struct cc *cc)
+{
+	if (!prr->recover_fs || cc->state == CC_CWR || cc->state == CC_RECOVERY)
+		return;
+	prr->recover_fs = 0;
+	if (cc->state != CC_LOSS)
+		cc->cwnd = cc_window(cc, cc->ssthresh);
+}

@@ -68,7 +68,7 @@ REDUCE(lp) ON_SAMPLE(lp, grow) ON_SAMPLE(lp, measure)
 REDUCE(dctcp) ON_SAMPLE(dctcp, grow) INIT(dctcp) ON_SAMPLE(dctcp, measure) EVENT(dctcp)
 REDUCE(natcp) ON_SAMPLE(natcp, control) INIT(natcp) EVENT(natcp) SEND(natcp)
 REDUCE(nacubic) ON_SAMPLE(nacubic, grow) ON_SAMPLE(nacubic, measure) EVENT(nacubic) SEND(nacubic)
-REDUCE(me) ON_SAMPLE(me, grow) INIT(me) ON_SAMPLE(me, measure) EVENT(me)
+REDUCE(me) ON_SAMPLE(me, control) INIT(me) ON_SAMPLE(me, measure) EVENT(me)
 REDUCE(radio) ON_SAMPLE(radio, control) INIT(radio) EVENT(radio)
 REDUCE(bbr) ON_SAMPLE(bbr, control) INIT(bbr) EVENT(bbr)
 REDUCE(bbr3) ON_SAMPLE(bbr3, control) INIT(bbr3) EVENT(bbr3)
@@ -91,7 +91,7 @@ static const struct algorithm algorithms[] = {
 	  .send = natcp_send_of },
 	{ ALGORITHM(nacubic, CC_WINDOW, grow), .measure = nacubic_measure_of,
 	  .event = nacubic_event_of, .send = nacubic_send_of },
-	{ ALGORITHM(me, CC_WINDOW, grow), .init = me_init_of, .measure = me_measure_of,
+	{ ALGORITHM(me, CC_RATE, control), .init = me_init_of, .measure = me_measure_of,
 	  .event = me_event_of },
 	{ ALGORITHM(radio, CC_RATE, control), .init = radio_init_of, .event = radio_event_of },
 	{ ALGORITHM(bbr, CC_RATE, control), .init = bbr_init_of, .event = bbr_event_of },

@@ -22,4 +22,6 @@ static __always_inline void cap_pacing(struct sock *sk, const struct cc *cc)
 	bpf_setsockopt(sk, SOL_SOCKET, SO_MAX_PACING_RATE, &value, sizeof(value));
 }
 
+#ifndef SET_PACING
 #define SET_PACING(sk, cc) cap_pacing(sk, cc)
+#endif

@@ -91,8 +91,10 @@ struct minmax {
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
+	__u16 tcp_header_len;
 	__u32 snd_una;
 	__u32 snd_nxt;
+	__u32 write_seq;
 	__u32 snd_cwnd;
 	__u32 snd_cwnd_clamp;
 	__u32 snd_ssthresh;

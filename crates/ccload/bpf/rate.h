@@ -36,6 +36,11 @@ static __always_inline const struct rate_sample *cong_control_sample(unsigned lo
 #define LOOKS_AT_THRESHOLD 1
 #endif
 
+/* What else a control wants for a socket that begins with it. */
+#ifndef ON_START
+#define ON_START(sk)
+#endif
+
 static __always_inline void set_pacing_rate(struct sock *sk, const struct cc *cc)
 {
 	/* 0 is as fast as the window allows, which the kernel writes as no limit. */
@@ -46,7 +51,9 @@ static __always_inline void set_pacing_rate(struct sock *sk, const struct cc *cc
 	sk->sk_pacing_rate = rate < most ? rate : most;
 }
 
+#ifndef SET_PACING
 #define SET_PACING(sk, cc) set_pacing_rate(sk, cc)
+#endif
 
 /* Where the algorithm's state is. */
 #define RATE_STATES(algo)                                                                          \
@@ -73,6 +80,7 @@ static __always_inline void set_pacing_rate(struct sock *sk, const struct cc *cc
 		algo##_init(state, &cc);                                                           \
 		if (PACED && sk->sk_pacing_status == SK_PACING_NONE)                               \
 			sk->sk_pacing_status = SK_PACING_NEEDED;                                   \
+		ON_START(sk);                                                                      \
 		answer(sk, &cc);                                                                   \
 	}
 

@@ -43,7 +43,7 @@ impl Kernel {
         }
         if self.cong_control_arguments < 4 {
             lacks.push(
-                "the four-argument cong_control (Linux 6.10): ms_bbr3 and ms_natcp use that with two",
+                "the four-argument cong_control (Linux 6.10): those that set window and rate themselves use that with two",
             );
         }
         lacks

@@ -17,8 +17,6 @@ pub(crate) struct Observer<'a> {
     server: &'a Netns,
     /// Of each page, with counts since the links were built.
     samples: Vec<Vec<PageSample>>,
-    /// The highest rate since the last sample, bits per second.
-    highest: Option<f64>,
 }
 
 /// Seconds from sample to sample.
@@ -27,17 +25,14 @@ const SAMPLE_S: f64 = 0.1;
 impl<'a> Observer<'a> {
     /// `server` is where the pages come from.
     pub(crate) fn new(topology: &'a Topology, server: &'a Netns) -> Observer<'a> {
-        Observer { topology, server, samples: Vec::new(), highest: None }
+        Observer { topology, server, samples: Vec::new() }
     }
 
-    /// Looks at `page`, which has been under way for `after`, and takes a sample when that is due. Its rate is
-    /// the highest of the looks since the last: TCP-ME lowers the socket's rate for single packets.
+    /// Looks at `page`, which has been under way for `after`, and takes a sample when that is due.
     ///
     /// # Errors
     /// When the server's sockets cannot be listed.
     pub(crate) fn look(&mut self, page: usize, after: Duration) -> Result<()> {
-        let rate = self.allowed_rate()?;
-        self.highest = rate.into_iter().chain(self.highest).reduce(f64::max);
         self.samples.resize_with(self.samples.len().max(page + 1), Vec::new);
         let taken = self.samples[page].len();
         if after.as_secs_f64() < SAMPLE_S * taken as f64 {
@@ -48,7 +43,7 @@ impl<'a> Observer<'a> {
             |counters: &Counters, cause| counters.dropped.get(cause).copied().unwrap_or_default();
         let sample = PageSample {
             at_s: after.as_secs_f64(),
-            rate_bps: self.highest.take(),
+            rate_bps: self.allowed_rate()?,
             policed: dropped(&access.down, "policer"),
             radio_lost: dropped(&access.down, "radio"),
             marked: access.up.marked,

@@ -1,6 +1,6 @@
 //! Sockets as a scenario sets them up.
 
-use midspan_cc::Control;
+use midspan_cc::{Control, Kind};
 use midspan_scenario::{Host as HostSpec, Leg, TcpMemory};
 use midspan_tcp::{Config, EcnMode, Memory};
 use midspan_units::ByteSize;
@@ -52,12 +52,20 @@ pub(crate) fn set_control(setup: &mut Setup, name: &str) -> Result<(), Error> {
 }
 
 /// What the glue of a congestion control sets in the kernel. TCP-ME sends packets one by one, as a policer
-/// whose bucket holds one drops the second of two, and has the first ten paced as well.
+/// whose bucket holds one drops the second of two, has the first ten paced as well, and counts headers, as
+/// the policer does.
 fn suit(setup: &mut Setup) {
     if setup.control.name() == "me" {
         setup.config.tcp_min_tso_segs = 1;
         setup.config.initcwnd = 1;
+        setup.config.paced_headers = 52;
     }
+}
+
+/// Whether the glue of a congestion control makes its rate the socket's greatest, where it can be read: of
+/// those that set window and rate throughout only TCP-ME's does.
+pub(crate) fn shows_rate(control: &Control) -> bool {
+    control.kind() == Kind::Window || control.name() == "me"
 }
 
 /// A socket of a relay's: what the leg leaves open is the choice of the relay's host.

@@ -1,7 +1,6 @@
 //! Pages of the web and videos, one after the other.
 
 use midspan_apps::{Browser, Order, Player};
-use midspan_cc::Kind;
 use midspan_scenario::record::{
     LegRecord, Measurement, PageRecord, PageSample, TransferRecord, VideoRecord,
 };
@@ -11,6 +10,7 @@ use midspan_units::{ByteSize, Span, Time};
 use crate::application::Application;
 use crate::dialogue::News;
 use crate::run::{Connection, Error, Run};
+use crate::setup;
 use crate::world::Socket;
 
 /// A page that is being loaded.
@@ -325,8 +325,7 @@ impl Samples {
         let last = visit.opened.last();
         let server = last.and_then(|(connection, _)| run.socket(run.server(*connection)?));
         let control = server.and_then(Socket::endpoint).map(|endpoint| endpoint.control());
-        // As live, where it is the socket's greatest pacing rate.
-        let rate = control.filter(|control| control.kind() == Kind::Window);
+        let rate = control.filter(|control| setup::shows_rate(control));
         self.taken.push(PageSample {
             at_s: run.world.now.since(self.begin).as_secs_f64(),
             rate_bps: rate.and_then(|rate| rate.pacing_rate()).map(|rate| rate.as_bps() as f64),

@@ -64,6 +64,9 @@ pub struct Config {
     pub tcp_comp_sack_delay: Span,
     /// `tcp_comp_sack_nr`: how many SACKs may be held back.
     pub tcp_comp_sack_nr: u32,
+    /// Bytes of headers that pacing counts with each packet's payload, at the rate of full packets. None with
+    /// Linux; a congestion control's glue may.
+    pub paced_headers: u32,
     /// `tcp_min_tso_segs`: least packets of a burst.
     pub tcp_min_tso_segs: u32,
     /// `tcp_tso_rtt_log`: bursts grow on paths of less than some times 2 to this many microseconds.
@@ -109,6 +112,7 @@ impl Default for Config {
             tcp_moderate_rcvbuf: true,
             tcp_comp_sack_delay: Span::from_millis(1),
             tcp_comp_sack_nr: 44,
+            paced_headers: 0,
             tcp_min_tso_segs: 2,
             tcp_tso_rtt_log: 9,
             tcp_tso_win_divisor: 3,

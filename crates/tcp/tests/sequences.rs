@@ -3,7 +3,7 @@
 
 use midspan_cc::{Control, State};
 use midspan_tcp::{Config, Endpoint, Segment};
-use midspan_units::{Span, Time};
+use midspan_units::{Rate, Span, Time};
 
 /// Packets of 1000 bytes; the peer's stream is empty.
 struct Sender {
@@ -143,6 +143,31 @@ fn a_burst_waits_for_room() {
     assert_eq!(sender.ack(micros(100), 33_000, &[]).len(), 4);
     let mut sender = sender_of_forty(30);
     assert_eq!(sender.ack(micros(100), 32_000, &[]).len(), 2);
+}
+
+/// Not Linux's own, but TCP-ME's glue: a small packet holds back the next for what its headers take at the rate of full
+/// packets, too.
+#[test]
+fn headers_may_count_in_pacing() {
+    for (paced_headers, micros) in [(0, 1000), (50, 1500 * 1000 / 1050)] {
+        let config = Config {
+            so_max_pacing_rate: Some(Rate::from_bps(800_000)),
+            mss: 1000,
+            initcwnd: 1,
+            tcp_nodelay: true,
+            tcp_min_tso_segs: 1,
+            paced_headers,
+            ..Config::default()
+        };
+        let mut sender = Sender::new(config, millis(10));
+        assert_eq!(sender.write(1000).len(), 1);
+        assert_eq!(sender.ack(millis(20), 1000, &[]), []);
+        assert_eq!(sender.write(100), [(1000, 100)]);
+        assert_eq!(sender.write(1000), []);
+        let due = sender.endpoint.poll_timeout().unwrap();
+        let waited = due.since(sender.now).as_micros();
+        assert!(waited.abs_diff(micros) <= 1, "{waited}");
+    }
 }
 
 /// As a Linux 6.18 was seen to do, with sockets of its own: the last burst that is taken may go beyond the buffer, and

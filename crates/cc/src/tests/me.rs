@@ -103,6 +103,68 @@ fn a_loss_with_the_congestion_mark_is_new_renos() {
     }
 }
 
+/// Figure 3 again: what congestion did not cause leaves the window to the packets that follow too, which go at
+/// the rate, one for each delivered or not.
+#[test]
+fn a_recovery_without_congestion_leaves_the_window() {
+    for wla in [false, true] {
+        let mut sender = me();
+        sender.acknowledge(&Sample { wla, ..sender.sample });
+        sender.control.on_reduction(&sender.connection, State::Recovery);
+        let reduced = rate(&sender);
+        for in_flight in (10..50).rev() {
+            sender.connection.in_flight = in_flight;
+            sender.connection.delivered += 1;
+            sender.acknowledge(&Sample { prior_in_flight: in_flight + 1, ..sender.sample });
+            assert_eq!((sender.control.cwnd(), rate(&sender)), (50, reduced));
+        }
+        sender.control.on_reduced(&sender.connection, State::Open);
+        assert_eq!((sender.control.cwnd(), sender.control.ssthresh()), (50, 50));
+    }
+}
+
+/// New Reno's reduction is the stack's of other controls, proportional (RFC 9937): one packet is sent for two
+/// delivered.
+#[test]
+fn congestion_takes_the_window_down_to_half() {
+    for state in [State::Recovery, State::Cwr] {
+        let mut sender = me();
+        sender.connection.in_flight = 50;
+        sender.acknowledge(&Sample { ece: true, ..sender.sample });
+        assert_eq!(sender.control.on_reduction(&sender.connection, state), 25);
+        let mut sent = 0;
+        for _ in 0..48 {
+            sender.connection.delivered += 1;
+            sender.connection.in_flight -= 1;
+            let prior_in_flight = sender.connection.in_flight + 1;
+            sender.acknowledge(&Sample { prior_in_flight, ece: true, ..sender.sample });
+            let room = sender.control.cwnd() - sender.connection.in_flight;
+            sender.connection.in_flight += room;
+            sent += room;
+        }
+        assert!((23..=25).contains(&sent), "{sent}");
+        sender.control.on_reduced(&sender.connection, State::Open);
+        assert_eq!(sender.control.cwnd(), 25);
+    }
+}
+
+/// A loss during ECN's reduction, heard of by an acknowledgement that says nothing of congestion, is the
+/// policer's, and does not end that reduction.
+#[test]
+fn a_loss_does_not_undo_what_ecn_has_begun() {
+    let mut sender = me();
+    sender.acknowledge(&Sample { ece: true, ..sender.sample });
+    sender.control.on_reduction(&sender.connection, State::Cwr);
+    let before = rate(&sender);
+    sender.connection.snd_una += sender.connection.mss;
+    sender.acknowledge(&sender.sample.clone());
+    sender.control.set_state(&sender.connection, State::Recovery);
+    assert!(rate(&sender) < before);
+    assert_eq!(sender.control.ssthresh(), 25);
+    sender.control.on_reduced(&sender.connection, State::Open);
+    assert_eq!(sender.control.cwnd(), 25);
+}
+
 /// Of the duplicate acknowledgements that tell of a loss one that is marked is enough, and marks of
 /// before do not count.
 #[test]

@@ -6,6 +6,7 @@
 
 mod controls;
 mod marks;
+mod pacing;
 mod path;
 mod unanswered;
 mod world;

@@ -39,15 +39,13 @@ fn increased(rate: u64, most: u64) -> u64 {
     if rate + 50 >= most { rate + 2000 } else { rate + (most - rate) * 15 / 100 }
 }
 
-/// What the rate was before its first decrease that steps follow, after it, and a step later. It is the socket's greatest pacing
-/// rate, but for moments in which a packet is late: then that is less, and is passed over.
+/// What the rate, which is the socket's greatest pacing rate, was before its first decrease that steps follow, after it,
+/// and a step later.
 fn first_decrease(path: &Path) -> [u64; 3] {
     let mut rates: Vec<u64> = Vec::new();
     path.send_until(|sender| {
         let rate = tcp_info(sender).unwrap().max_pacing_rate * 8;
-        let last = rates.last().copied().unwrap_or_default();
-        let is_decreased = (0..=MISSED).any(|missed| about(rate, (last + missed * C) * 9 / 10));
-        if rate > last || is_decreased {
+        if rates.last() != Some(&rate) {
             rates.push(rate);
         }
         let seen = |three: &&[u64]| three[1] < three[0] && three[1] < three[2];
@@ -55,8 +53,6 @@ fn first_decrease(path: &Path) -> [u64; 3] {
     })
 }
 
-/// The step of the rate beyond its greatest.
-const C: u64 = 2000;
 /// Steps that may pass unseen on a machine that is emulated.
 const MISSED: u64 = 3;
 

@@ -80,13 +80,31 @@ impl Path {
                 }
                 thread::sleep(Duration::from_millis(3));
             };
-            for end in [&self.sender, &self.receiver] {
-                // At once: a socket that goes on trying to close keeps its control loaded.
-                let _ = SockRef::from(end).set_linger(Some(Duration::ZERO));
-                let _ = end.shutdown(Shutdown::Both);
-            }
+            self.end();
             seen.expect("it was seen within a minute and a half")
         })
+    }
+
+    /// Sends each part by itself, and answers when the last has come.
+    pub(crate) fn send(&self, parts: &[usize]) {
+        self.sender.set_nodelay(true).unwrap();
+        self.receiver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        for part in parts {
+            (&self.sender).write_all(&vec![0; *part]).unwrap();
+        }
+        (&self.receiver).read_exact(&mut vec![0; parts.iter().sum()]).unwrap();
+    }
+
+    pub(crate) fn sender(&self) -> &TcpStream {
+        &self.sender
+    }
+
+    /// Ends the connection at once: a socket that goes on trying to close keeps its control loaded.
+    pub(crate) fn end(&self) {
+        for end in [&self.sender, &self.receiver] {
+            let _ = SockRef::from(end).set_linger(Some(Duration::ZERO));
+            let _ = end.shutdown(Shutdown::Both);
+        }
     }
 }
 

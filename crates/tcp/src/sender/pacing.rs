@@ -76,7 +76,10 @@ impl Sender {
         self.pacer.left -= 1;
         let rate = self.pace();
         if rate > 0 && self.totals.data_segments >= u64::from(self.config.initcwnd) {
-            let nanos = u64::from(payload) * 1_000_000_000 / rate;
+            let (headers, full) =
+                (u64::from(self.config.paced_headers), u64::from(self.config.mss));
+            let size = (u64::from(payload) + headers) * full;
+            let nanos = size * 1_000_000_000 / ((full + headers) * rate);
             self.pacer.next = self.pacer.next.max(now) + Span::from_nanos(nanos);
         }
         self.pacer.number
