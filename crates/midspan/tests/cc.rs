@@ -18,6 +18,7 @@ fn the_list_has_every_control_and_says_what_it_is_for() {
     assert_eq!(
         names,
         [
+            "ms_bbr",
             "ms_bbr3",
             "ms_cubic",
             "ms_dctcp",

@@ -1,6 +1,7 @@
 //! The algorithms against the worked examples and formulas of their papers, on a path without a
 //! queue, and all of them against wild input.
 
+mod bbr;
 mod bbr3;
 mod cubic;
 mod dctcp;
@@ -8,6 +9,7 @@ mod illinois;
 mod lp;
 mod me;
 mod network_assisted;
+mod paced;
 mod radio;
 mod reno;
 mod westwood;

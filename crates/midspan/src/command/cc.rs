@@ -175,6 +175,9 @@ fn purpose(algorithm: &str) -> &'static str {
         }
         "lp" => "TCP-LP: takes what others leave, for background transfers",
         "dctcp" => "DCTCP (RFC 8257): shrinks by as much as the path marks; wants ECN on all of it",
+        "bbr" => {
+            "BBR version 1 (draft-cardwell-iccrg-bbr): the kernel's own, for kernels without it"
+        }
         "bbr3" => "BBR version 3 (draft-ietf-ccwg-bbr): paced by a model of the path",
         "radio" => "for short radio links: CUBIC for which a loss without a queue is none",
         "natcp" => "NATCP: window and rate as NetAssist says, CUBIC when it says nothing",
