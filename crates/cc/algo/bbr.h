@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* BBR version 1: draft-cardwell-iccrg-bbr-congestion-control-00, with its names. Sections are the
- * draft's. Without its long-term bandwidth sampling, which only policers that drop a fifth set off. */
+ * draft's. With room in the window for aggregated acknowledgements, as version 3's draft has it and Linux's version 1
+ * too. Without its long-term bandwidth sampling, which only policers that drop a fifth set off. */
 #pragma once
 
+#include "aggregation.h"
 #include "best.h"
 #include "cc.h"
 
@@ -19,6 +21,10 @@
 #define BBR_MIN_PIPE_CWND 4u
 /* Section 4.3.2.1: the pipe is full when the bandwidth has not grown by a quarter in three rounds. */
 #define BBR_FULL_BW_ROUNDS 3u
+/* Half of the rounds that the greatest aggregate is remembered for, and the longest time that the window makes up for,
+ * microseconds. */
+#define BBR_EXTRA_ACKED_ROUNDS 5u
+#define BBR_EXTRA_ACKED_US 100000u
 /* Pacing stays a per cent below the estimate, to drain what queue there is (draft-02, section 4.6.2). */
 #define BBR_MARGIN_PERCENT 1u
 
@@ -31,6 +37,7 @@ enum bbr_state {
 
 struct bbr {
 	struct best best;        /* of the bandwidth, bytes per second */
+	struct aggregation aggregation;
 	u64 full_bw;
 	u64 cycle_stamp_ns;
 	u64 min_rtt_stamp_ns;
@@ -84,13 +91,22 @@ CC_INLINE u32 bbr_inflight(const struct bbr *bbr, const struct cc *cc, u32 gain)
 	return narrow(bbr_gained(cc_bdp(cc, bbr_max_bw(bbr), bbr->min_rtt_us), gain));
 }
 
-/* The same with room for three bursts of a sender's and for an aggregated acknowledgement. */
+/* Packets acknowledged together that are made up for, once the bandwidth is known. */
+CC_INLINE u32 bbr_extra_acked(const struct bbr *bbr, const struct cc *cc)
+{
+	if (!bbr->filled_pipe)
+		return 0;
+	return narrow(min64(aggregation_extra(&bbr->aggregation),
+			    cc_bdp(cc, bbr_max_bw(bbr), BBR_EXTRA_ACKED_US)));
+}
+
+/* The same with room for three bursts of a sender's and for aggregated acknowledgements. */
 CC_INLINE u32 bbr_target(const struct bbr *bbr, const struct cc *cc, u32 gain)
 {
 	u64 quantum = cc_bdp(cc, min64(cc->pacing_rate, bbr_max_bw(bbr)), 1000), target;
 
 	quantum = max64(min64(quantum, 65536 / max32(cc->mss, 1)), 2);
-	target = add_sat(bbr_inflight(bbr, cc, gain), 3 * quantum);
+	target = add_sat(bbr_inflight(bbr, cc, gain), bbr_extra_acked(bbr, cc) + 3 * quantum);
 	if (bbr->state == BBR_PROBE_BW && bbr->cycle == 0)
 		target = add_sat(target, 2);
 	return narrow(target);
@@ -278,6 +294,7 @@ CC_INLINE void bbr_init(struct bbr *bbr, struct cc *cc)
 	bbr->min_rtt_stamp_ns = cc->now_ns;
 	bbr->next_round_delivered = cc->delivered;
 	bbr->lost = cc->lost;
+	aggregation_begin(&bbr->aggregation, cc);
 	/* Section 4.2.1: the initial window over the round-trip time. */
 	cc->pacing_rate = max64(bbr_gained(cc_rate(cc, cc->cwnd, srtt_us), BBR_HIGH_GAIN), 1);
 }
@@ -288,6 +305,8 @@ CC_INLINE void bbr_control(struct bbr *bbr, struct cc *cc, const struct cc_sampl
 
 	bbr->lost = cc->lost;
 	bbr_update_bw(bbr, cc, sample);
+	aggregation_observe(&bbr->aggregation, cc, bbr_max_bw(bbr), sample->acked, bbr->round_start,
+			    BBR_EXTRA_ACKED_ROUNDS);
 	bbr_cycle_phase(bbr, cc, sample, lost);
 	bbr_check_pipe(bbr, cc, sample);
 	bbr_update_min_rtt(bbr, cc, sample);
@@ -320,6 +339,7 @@ CC_INLINE void bbr_event(struct bbr *bbr, struct cc *cc, enum cc_event event)
 	} else if (event == CC_TX_START || event == CC_CWND_RESTART) {
 		/* Section 4.3.4.4: not faster than the estimate after a pause. */
 		bbr->idle_restart = 1;
+		aggregation_begin(&bbr->aggregation, cc);
 		if (bbr->state == BBR_PROBE_BW && bbr_max_bw(bbr))
 			cc->pacing_rate = bbr_max_bw(bbr);
 	}

@@ -39,7 +39,7 @@ CC_INLINE void bbr3_set_cwnd(const struct bbr3 *bbr, struct cc *cc, const struct
 {
 	u32 gain = bbr->state == BBR3_PROBE_BW_UP ? BBR3_PROBE_UP_CWND_GAIN : BBR3_CWND_GAIN;
 	u64 max_inflight = (u64)bbr3_inflight(bbr, cc, gain) +
-			   max32(bbr->extra_acked[0], bbr->extra_acked[1]);
+			   aggregation_extra(&bbr->aggregation);
 	u64 cwnd = (u64)cc->cwnd + rs->newly_acked;
 	u32 cap = BBR3_INFINITE;
 
@@ -96,7 +96,8 @@ CC_INLINE void bbr3_init(struct bbr3 *bbr, struct cc *cc)
 	bbr->state = BBR3_STARTUP;
 	bbr->min_rtt_us = bbr->probe_rtt_min_us = cc->srtt_us;
 	bbr->min_rtt_stamp_ns = bbr->probe_rtt_min_stamp_ns = cc->now_ns;
-	bbr->extra_acked_start_ns = bbr->cycle_stamp_ns = cc->now_ns;
+	aggregation_begin(&bbr->aggregation, cc);
+	bbr->cycle_stamp_ns = cc->now_ns;
 	bbr->inflight_longterm = BBR3_INFINITE;
 	bbr->probe_up_cnt = BBR3_INFINITE;
 	bbr->lost = cc->lost;
@@ -164,7 +165,7 @@ CC_INLINE void bbr3_event(struct bbr3 *bbr, struct cc *cc, enum cc_event event)
 	} else if (event == CC_TX_START || event == CC_CWND_RESTART) {
 		/* Section 5.4.1: BBRHandleRestartFromIdle. */
 		bbr->idle_restart = 1;
-		bbr->extra_acked_start_ns = cc->now_ns;
+		aggregation_begin(&bbr->aggregation, cc);
 		if (bbr3_probing_bw_cycle(bbr))
 			bbr3_set_pacing_rate(bbr, cc, BBR3_ONE);
 		else if (bbr->state == BBR3_PROBE_RTT)

@@ -3,6 +3,7 @@
  * 5.6.4.2 of the draft that bbr3.h names). */
 #pragma once
 
+#include "aggregation.h"
 #include "cc.h"
 
 /* Gains are in 256ths. */
@@ -62,7 +63,7 @@ struct bbr3 {
 	u64 min_rtt_stamp_ns;
 	u64 probe_rtt_min_stamp_ns;
 	u64 probe_rtt_done_stamp_ns;
-	u64 extra_acked_start_ns;
+	struct aggregation aggregation;
 	u32 state;               /* enum bbr3_state */
 	u32 ack_phase;           /* enum bbr3_ack_phase */
 	u32 min_rtt_us;          /* 0: none yet */
@@ -76,9 +77,6 @@ struct bbr3 {
 	u32 probe_up_cnt;
 	u32 bw_probe_up_acks;
 	u32 bw_probe_up_rounds;
-	u32 extra_acked_delivered;
-	u32 extra_acked[2];      /* greatest in the present and in the former half of the filter */
-	u32 extra_acked_rounds;
 	u32 prior_cwnd;
 	u32 lost;                /* at the last acknowledgement */
 	u32 losses_in_round;
@@ -283,26 +281,10 @@ CC_INLINE void bbr3_update_signals(struct bbr3 *bbr, const struct cc *cc,
 		bbr3_adapt_lower_bounds(bbr, cc);
 }
 
-/* Section 5.5.9: what comes beyond the bandwidth, since acknowledgements come in aggregates. */
+/* Section 5.5.9. */
 CC_INLINE void bbr3_update_aggregation(struct bbr3 *bbr, const struct cc *cc,
 				       const struct bbr3_sample *rs)
 {
-	u64 elapsed_us = sub_sat(cc->now_ns, bbr->extra_acked_start_ns) / NSEC_PER_USEC;
-	u64 expected = mul_div(bbr3_bw(bbr), elapsed_us, USEC_PER_SEC) / max32(cc->mss, 1);
-	u32 rounds = bbr->full_bw_reached ? BBR3_EXTRA_ACKED_ROUNDS / 2 : 1;
-	u32 extra;
-
-	if (bbr->round_start && ++bbr->extra_acked_rounds >= rounds) {
-		bbr->extra_acked_rounds = 0;
-		bbr->extra_acked[1] = bbr->extra_acked[0];
-		bbr->extra_acked[0] = 0;
-	}
-	if (bbr->extra_acked_delivered <= expected) {
-		bbr->extra_acked_delivered = 0;
-		bbr->extra_acked_start_ns = cc->now_ns;
-		expected = 0;
-	}
-	bbr->extra_acked_delivered = add_sat32(bbr->extra_acked_delivered, rs->newly_acked);
-	extra = narrow(sub_sat(bbr->extra_acked_delivered, expected));
-	bbr->extra_acked[0] = max32(bbr->extra_acked[0], min32(extra, cc->cwnd));
+	aggregation_observe(&bbr->aggregation, cc, bbr3_bw(bbr), rs->newly_acked, bbr->round_start,
+			    bbr->full_bw_reached ? BBR3_EXTRA_ACKED_ROUNDS / 2 : 1);
 }
