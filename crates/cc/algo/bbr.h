@@ -47,6 +47,8 @@ struct bbr {
 	u32 round;
 	u32 next_round_delivered;
 	u32 prior_cwnd;
+	u32 narrow_from;         /* `delivered` when the last ProbeRTT began */
+	u32 narrow_to;           /* `delivered` when all that was sent in it is */
 	u32 lost;                /* at the last acknowledgement */
 	u32 prev_state;          /* enum cc_state at the last acknowledgement */
 	u8 cycle;
@@ -145,6 +147,15 @@ CC_INLINE void bbr_leave_probe_rtt(struct bbr *bbr, const struct cc *cc)
 		bbr->state = BBR_STARTUP;
 }
 
+/* Section 4.3.5: what was sent in ProbeRTT says no more of the bandwidth than what the application limits. */
+CC_INLINE int bbr_is_limited(const struct bbr *bbr, const struct cc_sample *sample)
+{
+	u32 sent = sample->prior_delivered;
+
+	return sample->app_limited || (bbr->narrow_to != bbr->narrow_from &&
+				       !before(sent, bbr->narrow_from) && before(sent, bbr->narrow_to));
+}
+
 /* Sections 4.1.1.2 to 4.1.1.4. */
 CC_INLINE void bbr_update_bw(struct bbr *bbr, const struct cc *cc, const struct cc_sample *sample)
 {
@@ -159,7 +170,7 @@ CC_INLINE void bbr_update_bw(struct bbr *bbr, const struct cc *cc, const struct 
 		bbr->round_start = 1;
 		bbr->packet_conservation = 0;
 	}
-	if (!sample->app_limited || bw >= bbr_max_bw(bbr))
+	if (!bbr_is_limited(bbr, sample) || bw >= bbr_max_bw(bbr))
 		best_observe(&bbr->best, bw, bbr->round, BBR_BW_ROUNDS);
 }
 
@@ -186,7 +197,7 @@ CC_INLINE void bbr_check_pipe(struct bbr *bbr, const struct cc *cc, const struct
 {
 	u64 bw = bbr_max_bw(bbr);
 
-	if (!bbr->filled_pipe && bbr->round_start && !sample->app_limited) {
+	if (!bbr->filled_pipe && bbr->round_start && !bbr_is_limited(bbr, sample)) {
 		if (bw >= bbr->full_bw + bbr->full_bw / 4) {
 			bbr->full_bw = bw;
 			bbr->full_bw_count = 0;
@@ -214,9 +225,11 @@ CC_INLINE void bbr_update_min_rtt(struct bbr *bbr, struct cc *cc, const struct c
 		bbr_save_cwnd(bbr, cc);
 		bbr->state = BBR_PROBE_RTT;
 		bbr->probe_rtt_done_ns = 0;
+		bbr->narrow_from = cc->delivered;
 	}
 	if (bbr->state != BBR_PROBE_RTT)
 		return;
+	bbr->narrow_to = cc->delivered + cc->in_flight;
 	if (!bbr->probe_rtt_done_ns) {
 		if (cc->in_flight <= BBR_MIN_PIPE_CWND) {
 			bbr->probe_rtt_done_ns = add_sat(cc->now_ns, BBR_PROBE_RTT_NS);

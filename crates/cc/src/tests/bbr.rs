@@ -99,6 +99,22 @@ fn it_probes_the_round_trip_time() {
     assert!((2 * 200..2 * 350).contains(&narrow), "{narrow}");
 }
 
+/// What ProbeRTT delivers is not taken for the bandwidth, even where all that is sent before and after it is limited by
+/// the application, which says nothing of it either.
+#[test]
+fn probing_the_round_trip_time_leaves_the_bandwidth() {
+    let mut path = path();
+    path.run(4.0);
+    path.offered = CAPACITY / 4.0;
+    // The round-trip time is never again as short as it was.
+    path.base += Span::from_millis(1);
+    path.run(12.0);
+    path.offered = f64::INFINITY;
+    path.run(0.2);
+    let rate = path.run(1.0);
+    assert!(rate > 0.9 * CAPACITY, "{rate}");
+}
+
 /// Section 4.1.1.3: the estimate is the greatest of ten rounds.
 #[test]
 fn it_follows_the_bandwidth() {

@@ -13,11 +13,13 @@ pub(super) struct Path {
     pub(super) connection: Connection,
     /// Packets a second.
     pub(super) capacity: f64,
-    base: Span,
+    pub(super) base: Span,
     /// Every so many packets one is lost; 0: none is.
     pub(super) lose_every: u32,
-    /// When each packet on the way was sent, and how many had been delivered then.
-    sent: VecDeque<(Time, u32)>,
+    /// Packets a second that the application has to send.
+    pub(super) offered: f64,
+    /// When each packet on the way was sent, how many had been delivered then, and whether the application had no more.
+    sent: VecDeque<(Time, u32, bool)>,
     /// Parts of packets that are due to be sent, and to be delivered.
     due: (f64, f64),
     pub(super) longest_queue: Span,
@@ -32,6 +34,7 @@ impl Path {
             capacity,
             base,
             lose_every: 0,
+            offered: f64::INFINITY,
             sent: VecDeque::new(),
             due: (0.0, 0.0),
             longest_queue: Span::ZERO,
@@ -50,6 +53,7 @@ impl Path {
     pub(super) fn step(&mut self) {
         self.connection.now += Span::from_millis(1);
         let rate = self.control.pacing_rate().unwrap().as_bps() as f64 / 8.0 / f64::from(MSS);
+        let rate = rate.min(self.offered);
         self.due.0 = (self.due.0 + rate / 1000.0).min(rate / 500.0 + 2.0);
         while self.due.0 >= 1.0 && self.sent.len() < self.control.cwnd() as usize {
             self.due.0 -= 1.0;
@@ -57,7 +61,9 @@ impl Path {
                 self.connection.lost += 1;
                 continue;
             }
-            self.sent.push_back((self.connection.now, self.connection.delivered));
+            let limited =
+                self.offered < f64::INFINITY && self.sent.len() + 1 < self.control.cwnd() as usize;
+            self.sent.push_back((self.connection.now, self.connection.delivered, limited));
         }
         self.due.1 = (self.due.1 + self.capacity / 1000.0).min(self.capacity / 1000.0 + 1.0);
         let prior = self.sent.len() as u32;
@@ -75,12 +81,12 @@ impl Path {
                 connection.lost += 1;
             }
         }
-        if let Some((at, delivered)) = newest {
-            self.acknowledge(acked, prior, at, delivered);
+        if let Some((at, delivered, limited)) = newest {
+            self.acknowledge(acked, prior, at, delivered, limited);
         }
     }
 
-    fn acknowledge(&mut self, acked: u32, prior: u32, at: Time, delivered: u32) {
+    fn acknowledge(&mut self, acked: u32, prior: u32, at: Time, delivered: u32, limited: bool) {
         let connection = &mut self.connection;
         connection.in_flight = self.sent.len() as u32;
         connection.snd_una = connection.delivered.wrapping_mul(MSS);
@@ -99,7 +105,7 @@ impl Path {
                 prior_delivered: delivered,
                 tx_in_flight: 0,
                 tx_lost: 0,
-                app_limited: false,
+                app_limited: limited,
             }),
             ..Sample::default()
         };
