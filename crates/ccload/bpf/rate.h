@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* For controls of CC_RATE: they set window and pacing rate, and have their state in the socket's storage,
- * since it does not fit into the socket. To be included before glue.h. */
+ * since most do not fit into the socket. To be included before glue.h. */
 #pragma once
 
 #include "kernel.h"
