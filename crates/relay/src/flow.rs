@@ -23,9 +23,6 @@ use crate::pool::Pool;
 use crate::slab::Key;
 use crate::store::{Read, Store, Write};
 
-/// Bytes that a flow may move in each direction before other flows get their turn.
-const TURN: u64 = 1 << 20;
-
 /// How long after a client has connected its first data is waited for, to end the server's handshake
 /// with it.
 const GRACE: Duration = Duration::from_millis(1);
@@ -155,6 +152,17 @@ pub(crate) enum Next {
     Close,
     /// Nothing more: both legs must be reset.
     Abort(Cause),
+}
+
+/// What a turn has carried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Carried {
+    #[default]
+    Nothing,
+    /// So much that it is spliced.
+    Bulk,
+    /// So little that it is copied: somebody waits for it.
+    Little,
 }
 
 impl LiveFlow {
@@ -287,20 +295,23 @@ impl LiveFlow {
         }
     }
 
-    /// Does what can be done now, up to a fair share.
+    /// Does what can be done now, up to a share of so many bytes in each direction.
     pub(crate) fn turn(
         &mut self,
         key: Key,
+        most: u64,
         pool: &mut Pool,
         outbox: &mut Outbox,
         counters: &Counters,
-    ) -> Next {
-        let mut next = Next::Wait;
+    ) -> (Next, Carried) {
+        let (mut next, mut carried) = (Next::Wait, Carried::Nothing);
         for from in Leg::BOTH {
             if self.flow.verdict() != Verdict::Continue {
                 break;
             }
-            match (next, self.pump(from, key, pool, outbox, counters)) {
+            let (wanted, by_this) = self.pump(from, key, most, pool, outbox, counters);
+            carried = carried.max(by_this);
+            match (next, wanted) {
                 // With another turn comes another try for a buffer.
                 (Next::Turn, _) | (_, Next::Wait) => {}
                 (_, wanted) => next = wanted,
@@ -309,7 +320,7 @@ impl LiveFlow {
         if self.keeps_ack && self.story.connected >= Some(self.acknowledges_at()) {
             self.acknowledge();
         }
-        self.next(next)
+        (self.next(next), carried)
     }
 
     /// Whether the kernel should cease (`Some(true)`) or begin again to tell of what arrives on a leg. While as
@@ -406,10 +417,11 @@ impl LiveFlow {
         &mut self,
         from: Leg,
         key: Key,
+        most: u64,
         pool: &mut Pool,
         outbox: &mut Outbox,
         counters: &Counters,
-    ) -> Next {
+    ) -> (Next, Carried) {
         let (to, before) = (from.other(), self.flow.total_received(from));
         let mut next = Next::Wait;
         loop {
@@ -417,7 +429,7 @@ impl LiveFlow {
             if self.lanes[from].posted {
                 break;
             }
-            if self.flow.total_received(from) - before >= TURN {
+            if self.flow.total_received(from) - before >= most {
                 next = Next::Turn;
                 break;
             }
@@ -435,18 +447,19 @@ impl LiveFlow {
             }
         }
         let moved = self.flow.total_received(from) - before;
-        let lane = &mut self.lanes[from];
+        let (lane, mut carried) = (&mut self.lanes[from], Carried::Nothing);
         if moved > 0 {
             let way = lane.mover.way();
             lane.mover.moved(moved);
             let promoted = way < lane.mover.way();
             counters.splice_promotions.add(u64::from(promoted));
             self.story.spliced[from] |= promoted;
+            carried = if way == Way::Splice { Carried::Bulk } else { Carried::Little };
         }
         lane.store.release_if_empty(pool);
         self.look_ahead(from);
         self.end(to);
-        next
+        (next, carried)
     }
 
     /// Sees how far a leg is to be read ahead of the other one.

@@ -6,7 +6,6 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::accounts::AccountsThread;
@@ -299,10 +298,8 @@ impl Relay {
                     raise(&self.0.ended);
                 }
             }
-            if let Err(error) = setpriority_process(None, shared.settings().config.nice) {
-                tracing::debug!(%error, "a worker has the priority of any thread");
-            }
             shared.privileges.lower();
+            worker.set_priority(shared.settings().config.nice);
             let _ended = Ended(shared);
             if let Some(processor) = processor {
                 stay_on(processor);

@@ -15,7 +15,7 @@ use super::connect::ServerLeg;
 use super::{LISTENERS, Worker};
 use crate::config::Forward;
 use crate::counters::{Count, Counters};
-use crate::flow::Story;
+use crate::flow::{Carried, Story};
 use crate::greeting::Greeted;
 use crate::interception::is_probe;
 use crate::opening::Opening;
@@ -31,6 +31,7 @@ impl Worker {
     /// Takes what waits at the listeners, up to a fair share; epoll tells again of the rest.
     pub(super) fn accept(&mut self) {
         while let Some(listener) = self.waiting_at.pop() {
+            self.carried = Carried::Little;
             self.accept_at(listener);
         }
     }

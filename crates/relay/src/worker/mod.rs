@@ -3,6 +3,7 @@
 mod beat;
 mod connect;
 mod courtesy;
+mod haste;
 mod held;
 mod intake;
 mod rounds;
@@ -24,6 +25,7 @@ use rustix::io::Errno;
 
 use beat::Beat;
 use courtesy::Courtesy;
+use haste::Haste;
 use intake::listeners;
 use rounds::Rounds;
 use watch::leg_of;
@@ -31,7 +33,7 @@ use watch::leg_of;
 use crate::config::{Config, LegConfig, ReadAheadKind};
 use crate::confirm::Confirmations;
 use crate::counters::Counters;
-use crate::flow::{LiveFlow, Told};
+use crate::flow::{Carried, LiveFlow, Told};
 use crate::greeting::Greetings;
 use crate::observe::Asked;
 use crate::outbox::Outbox;
@@ -68,6 +70,9 @@ pub(crate) struct Worker {
     slot: Option<HeldSlot>,
     beat: Beat,
     courtesy: Courtesy,
+    haste: Haste,
+    /// What was carried in this round.
+    carried: Carried,
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
     clients: Vec<IpNet>,
@@ -127,6 +132,8 @@ impl Worker {
             slot: None,
             beat: Beat::none(),
             courtesy: Courtesy::new(),
+            haste: Haste::new(),
+            carried: Carried::Nothing,
             rest_until: None,
             clients: IpNet::aggregate(&config.clients),
             flows: Slab::new(),
@@ -169,6 +176,7 @@ impl Worker {
             }
             self.accept();
             self.take_turns();
+            self.mind_haste();
             self.asked.step(&self.flows);
             self.acknowledge_handshakes();
             self.give_up_connects();
@@ -189,7 +197,7 @@ impl Worker {
         self.take_events(events, timeout.as_ref())?;
         let (first, counters) = (events.len(), self.counters());
         let bytes = counters.bytes_from_client.get() + counters.bytes_from_server.get();
-        if self.courtesy.is_due(first, bytes) {
+        if self.courtesy.is_due(first, bytes) && !self.haste.is_at_ease() {
             let begin = Instant::now();
             rustix::thread::sched_yield();
             let took = begin.elapsed();

@@ -26,7 +26,9 @@ impl Worker {
             let Some(flow) = self.flows.get_mut(key) else { continue };
             flow.queued = false;
             let counters = &self.shared.ends[self.index].counters;
-            let next = flow.turn(key, &mut self.pool, &mut self.outbox, counters);
+            let most = self.haste.turn();
+            let (next, carried) = flow.turn(key, most, &mut self.pool, &mut self.outbox, counters);
+            self.carried = self.carried.max(carried);
             self.go_on(key, next);
             self.mind_arrivals(key);
             if self.outbox.is_full() {

@@ -1,6 +1,7 @@
 //! The relay as a service: the privileges that it keeps, and what it tells systemd.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::world::{CLIENT, PATIENCE, SERVER, World, await_link, connect, ip, rou
 
 const NET_BIND_SERVICE: u64 = 1 << 10;
 const NET_ADMIN: u64 = 1 << 12;
+const SYS_NICE: u64 = 1 << 23;
 const BPF: u64 = 1 << 39;
 
 /// Effective, permitted, inheritable and ambient capabilities, and whether more can be got, of each thread.
@@ -42,7 +44,7 @@ fn a_relay_keeps_the_privileges_that_it_needs_and_needs_no_others() {
     let log = folder.path().join("flows");
     let observed = format!("[flow_log]\npath = {log:?}\n[metrics]\nlisten = \"10.1.0.1:9742\"\n");
     let (mut relay, mut admin) = start(&world, folder.path(), &observed);
-    let kept = NET_BIND_SERVICE | NET_ADMIN | BPF;
+    let kept = NET_BIND_SERVICE | NET_ADMIN | SYS_NICE | BPF;
     let all = threads(relay.pid());
     assert!(all.len() >= 5, "{all:?}");
     // The harness's own threads, which are there before the relay is, aside.
@@ -126,12 +128,41 @@ fn workers_have_the_priority_that_they_are_given() {
     for (settings, nice) in [("", -10), ("nice = 7\n", 7)] {
         let settings = format!("interception = \"none\"\nworkers = 2\n{settings}");
         let relay = RelayProcess::start(&world.relay, &settings);
-        let begin = Instant::now();
-        while nice_of_workers(relay.pid()) != [nice; 2] {
-            assert!(begin.elapsed() < PATIENCE, "{:?}", nice_of_workers(relay.pid()));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until_workers_have(&relay, &[nice; 2]);
     }
+}
+
+fn until_workers_have(relay: &RelayProcess, nice: &[i32]) {
+    let begin = Instant::now();
+    while nice_of_workers(relay.pid()) != nice {
+        assert!(begin.elapsed() < PATIENCE, "{:?}", nice_of_workers(relay.pid()));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_worker_is_in_no_hurry_as_long_as_it_carries_bulk_alone() {
+    let Some(world) = World::new() else { return };
+    let relay = RelayProcess::start(&world.relay, "workers = 1\n");
+    until_workers_have(&relay, &[-10]);
+    let (near, far) = world.pair(SERVER[0]);
+    let (mut bulk_reader, mut bulk_writer) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(move || while bulk_writer.write_all(&[7; 1 << 18]).is_ok() {});
+        scope.spawn(move || {
+            let mut chunk = vec![0; 1 << 18];
+            while matches!(bulk_reader.read(&mut chunk), Ok(1..)) {}
+        });
+        until_workers_have(&relay, &[0]);
+        // Somebody else connects, and waits for an answer.
+        let (mut asking, mut answering) = world.pair(SERVER[0]);
+        asking.write_all(b"?").unwrap();
+        answering.read_exact(&mut [0]).unwrap();
+        until_workers_have(&relay, &[-10]);
+        for stream in [&near, &far] {
+            stream.shutdown(std::net::Shutdown::Both).unwrap();
+        }
+    });
 }
 
 #[test]
