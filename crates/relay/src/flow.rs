@@ -159,9 +159,9 @@ pub(crate) enum Next {
 pub(crate) enum Carried {
     #[default]
     Nothing,
-    /// So much that it is spliced.
-    Bulk,
-    /// So little that it is copied: somebody waits for it.
+    /// Of a flow that carries much at a time, as one between fast ends does.
+    Much,
+    /// Of a flow that carries less: somebody waits for it.
     Little,
 }
 
@@ -454,7 +454,7 @@ impl LiveFlow {
             let promoted = way < lane.mover.way();
             counters.splice_promotions.add(u64::from(promoted));
             self.story.spliced[from] |= promoted;
-            carried = if way == Way::Splice { Carried::Bulk } else { Carried::Little };
+            carried = if lane.mover.moves_much() { Carried::Much } else { Carried::Little };
         }
         lane.store.release_if_empty(pool);
         self.look_ahead(from);

@@ -28,6 +28,9 @@ impl Mover {
     pub const BULK: u64 = 16 * 1024;
     /// Average bytes per wake-up below which splicing ends.
     pub const SMALL: u64 = 4 * 1024;
+    /// Average bytes per wake-up from which the sender is as fast as the machine: what 1 Gbit/s carries in a
+    /// millisecond.
+    pub const MUCH: u64 = 128 * 1024;
 
     /// For a direction that has moved nothing yet.
     pub const fn new() -> Self {
@@ -46,6 +49,11 @@ impl Mover {
             Way::Splice if self.average < 8 * Self::SMALL => Way::Copy,
             way => way,
         };
+    }
+
+    /// Whether so much comes at a time that none of it is urgent.
+    pub const fn moves_much(&self) -> bool {
+        self.average >= 8 * Self::MUCH
     }
 
     /// How to move what comes next.
@@ -71,6 +79,19 @@ mod tests {
         assert_eq!(mover.way(), Way::Copy);
         mover.moved(1);
         assert_eq!(mover.way(), Way::Splice);
+    }
+
+    #[test]
+    fn only_what_comes_as_fast_as_the_machine_is_much() {
+        let mut mover = Mover::new();
+        (0..1000).for_each(|_| mover.moved(Mover::MUCH - 1));
+        assert!(mover.way() == Way::Splice && !mover.moves_much());
+        (0..1000).for_each(|_| mover.moved(Mover::MUCH + 8));
+        assert!(mover.moves_much());
+        // One small turn among large ones does not count.
+        (0..1000).for_each(|_| mover.moved(4 * Mover::MUCH));
+        mover.moved(1);
+        assert!(mover.moves_much());
     }
 
     #[test]

@@ -11,10 +11,10 @@ use rustix::thread::{CapabilitySet, capabilities};
 use super::Worker;
 use crate::flow::Carried;
 
-/// Rounds on end that have carried nothing but bulk before there is no hurry.
-const BULK_ROUNDS: u32 = 256;
+/// Rounds on end that have carried much, and nothing else, before there is no hurry.
+const MUCH_ROUNDS: u32 = 256;
 /// The most that are asked for, where being at ease was in vain.
-const MOST_ROUNDS: u32 = BULK_ROUNDS << 12;
+const MOST_ROUNDS: u32 = MUCH_ROUNDS << 12;
 /// Rounds at ease between two looks at how long it had to wait for its processor.
 const LOOK: u32 = 64;
 /// How long others may take for it to be worth while: who takes longer has other work than ours.
@@ -23,7 +23,7 @@ const SHORT: Duration = Duration::from_micros(500);
 const ORDINARY: i32 = 0;
 /// Bytes that a flow may move in each direction before other flows get their turn.
 const TURN: u64 = 1 << 20;
-/// The same where nothing but bulk waits.
+/// The same where there is no hurry.
 const LONG_TURN: u64 = 4 << 20;
 
 /// What to do about it.
@@ -39,21 +39,21 @@ enum Step {
 #[derive(Debug)]
 struct Judgement {
     at_ease: bool,
-    /// Rounds since something else than bulk was carried, or since the last look.
+    /// Rounds since little was carried, or since the last look.
     rounds: u32,
-    /// Rounds of nothing but bulk that are asked for.
+    /// Rounds without that which are asked for.
     needed: u32,
 }
 
 impl Judgement {
     const fn new() -> Judgement {
-        Judgement { at_ease: false, rounds: 0, needed: BULK_ROUNDS }
+        Judgement { at_ease: false, rounds: 0, needed: MUCH_ROUNDS }
     }
 
     fn round(&mut self, carried: Carried) -> Step {
         match carried {
             Carried::Nothing => return Step::None,
-            Carried::Bulk => self.rounds += 1,
+            Carried::Much => self.rounds += 1,
             Carried::Little => {
                 self.rounds = 0;
                 return if std::mem::take(&mut self.at_ease) { Step::Change } else { Step::None };
@@ -73,7 +73,7 @@ impl Judgement {
     /// For each turn of late it had to wait so long, on average.
     fn learn(&mut self, waited: Duration) -> Step {
         if waited < SHORT {
-            self.needed = BULK_ROUNDS;
+            self.needed = MUCH_ROUNDS;
             return Step::None;
         }
         self.needed = (self.needed * 2).min(MOST_ROUNDS);
@@ -82,7 +82,7 @@ impl Judgement {
     }
 }
 
-/// A worker that carries bulk alone has time: turns may be longer, and at the priority of any thread it finds
+/// A worker whose flows all carry much at a time has time itself: turns may be longer, and at the priority of any thread it finds
 /// more to do when it gets the processor. Where the ends of its flows are on the same machine the scheduler,
 /// for which a thread of high priority is a heavy load, spreads them better. Whether that pays is seen in how
 /// long it waits for the processor each time: ends of its own flows soon wait for it in their turn, strangers do not.
@@ -203,7 +203,7 @@ impl Worker {
         }
         match Priority::new(nice) {
             Ok(priority) => self.haste.priority = priority,
-            Err(error) => tracing::debug!(%error, "a worker hurries with bulk too"),
+            Err(error) => tracing::debug!(%error, "a worker always hurries"),
         }
     }
 
@@ -225,11 +225,11 @@ mod tests {
     }
 
     #[test]
-    fn bulk_alone_is_not_in_a_hurry() {
+    fn who_carries_much_alone_is_not_in_a_hurry() {
         let mut judgement = Judgement::new();
-        assert_eq!(rounds(&mut judgement, Carried::Bulk, BULK_ROUNDS - 1), []);
+        assert_eq!(rounds(&mut judgement, Carried::Much, MUCH_ROUNDS - 1), []);
         assert_eq!(judgement.round(Carried::Little), Step::None);
-        assert_eq!(rounds(&mut judgement, Carried::Bulk, BULK_ROUNDS), [Step::Change]);
+        assert_eq!(rounds(&mut judgement, Carried::Much, MUCH_ROUNDS), [Step::Change]);
         assert!(judgement.at_ease);
         assert_eq!(rounds(&mut judgement, Carried::Nothing, 2 * LOOK), []);
         assert_eq!(judgement.round(Carried::Little), Step::Change);
@@ -240,8 +240,8 @@ mod tests {
     fn who_waits_for_strangers_hurries_for_longer_and_longer() {
         let mut judgement = Judgement::new();
         let mut at_ease = 0;
-        for _ in 0..200 * BULK_ROUNDS {
-            if judgement.round(Carried::Bulk) == Step::Look {
+        for _ in 0..200 * MUCH_ROUNDS {
+            if judgement.round(Carried::Much) == Step::Look {
                 assert_eq!(judgement.learn(3 * SHORT), Step::Change);
             }
             at_ease += u32::from(judgement.at_ease);
@@ -249,11 +249,11 @@ mod tests {
         assert!((2 * LOOK..=8 * LOOK).contains(&at_ease), "{at_ease}");
         // But it tries again, and finds that it pays.
         while !judgement.at_ease {
-            judgement.round(Carried::Bulk);
+            judgement.round(Carried::Much);
         }
-        assert_eq!(rounds(&mut judgement, Carried::Bulk, LOOK), [Step::Look]);
+        assert_eq!(rounds(&mut judgement, Carried::Much, LOOK), [Step::Look]);
         assert_eq!(judgement.learn(SHORT / 2), Step::None);
-        assert_eq!(judgement.needed, BULK_ROUNDS);
+        assert_eq!(judgement.needed, MUCH_ROUNDS);
     }
 
     #[test]

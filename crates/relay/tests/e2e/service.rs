@@ -141,7 +141,7 @@ fn until_workers_have(relay: &RelayProcess, nice: &[i32]) {
 }
 
 #[test]
-fn a_worker_is_in_no_hurry_as_long_as_it_carries_bulk_alone() {
+fn a_worker_is_in_no_hurry_as_long_as_its_flows_carry_much() {
     let Some(world) = World::new() else { return };
     let relay = RelayProcess::start(&world.relay, "workers = 1\n");
     until_workers_have(&relay, &[-10]);
