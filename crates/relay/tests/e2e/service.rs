@@ -166,8 +166,9 @@ fn a_worker_is_in_no_hurry_as_long_as_its_flows_carry_much() {
         asking.write_all(b"?").unwrap();
         answering.read_exact(&mut [0]).unwrap();
         until_workers_have(&relay, &[-10]);
+        // Whichever is second may have been reset by what came for the first.
         for stream in [&near, &far] {
-            stream.shutdown(std::net::Shutdown::Both).unwrap();
+            _ = stream.shutdown(std::net::Shutdown::Both);
         }
     });
 }
