@@ -65,6 +65,13 @@ macro_rules! counters {
     };
 }
 
+impl Counters {
+    /// Bytes read from both legs of all flows.
+    pub(crate) fn carried(&self) -> u64 {
+        self.bytes_from_client.get() + self.bytes_from_server.get()
+    }
+}
+
 counters! {
     /// Flows taken.
     accepted,

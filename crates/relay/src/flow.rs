@@ -323,6 +323,16 @@ impl LiveFlow {
         (self.next(next), carried)
     }
 
+    /// Whose end a direction that moves much waits for: what is held cannot be written, or nothing can be read.
+    pub(crate) fn awaited(&self) -> Option<Leg> {
+        let from = Leg::BOTH.into_iter().find(|&from| self.lanes[from].mover.moves_much())?;
+        let to = from.other();
+        match self.flow.to_write(to) > 0 {
+            true => (!self.sockets[to].writable).then_some(to),
+            false => (!self.sockets[from].readable).then_some(from),
+        }
+    }
+
     /// Whether the kernel should cease (`Some(true)`) or begin again to tell of what arrives on a leg. While as
     /// much is held as may be, and more is known to be there, each further packet would wake us in vain.
     pub(crate) fn should_change_hush(&self, leg: Leg) -> Option<bool> {

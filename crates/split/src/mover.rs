@@ -19,6 +19,7 @@ pub struct Mover {
     /// Moving average of bytes per wake-up, in eighths of a byte.
     average: u64,
     way: Way,
+    much: bool,
 }
 
 impl Mover {
@@ -31,10 +32,12 @@ impl Mover {
     /// Average bytes per wake-up from which the sender is as fast as the machine: what 1 Gbit/s carries in a
     /// millisecond.
     pub const MUCH: u64 = 128 * 1024;
+    /// Average bytes per wake-up below which it no longer is. Who gets the processor sooner finds less.
+    pub const STILL_MUCH: u64 = 32 * 1024;
 
     /// For a direction that has moved nothing yet.
     pub const fn new() -> Self {
-        Mover { total: 0, average: 0, way: Way::Copy }
+        Mover { total: 0, average: 0, way: Way::Copy, much: false }
     }
 
     /// A wake-up moved `bytes`.
@@ -42,6 +45,7 @@ impl Mover {
         self.total = self.total.saturating_add(bytes);
         // One wake-up cannot outweigh a few dozen small ones.
         self.average = self.average - self.average / 8 + bytes.min(32 * Self::BULK);
+        self.much = self.average >= 8 * if self.much { Self::STILL_MUCH } else { Self::MUCH };
         self.way = match self.way {
             Way::Copy if self.total >= Self::WORTH_A_PIPE && self.average >= 8 * Self::BULK => {
                 Way::Splice
@@ -53,7 +57,7 @@ impl Mover {
 
     /// Whether so much comes at a time that none of it is urgent.
     pub const fn moves_much(&self) -> bool {
-        self.average >= 8 * Self::MUCH
+        self.much
     }
 
     /// How to move what comes next.
@@ -88,6 +92,10 @@ mod tests {
         assert!(mover.way() == Way::Splice && !mover.moves_much());
         (0..1000).for_each(|_| mover.moved(Mover::MUCH + 8));
         assert!(mover.moves_much());
+        (0..1000).for_each(|_| mover.moved(Mover::STILL_MUCH + 8));
+        assert!(mover.moves_much());
+        (0..1000).for_each(|_| mover.moved(Mover::STILL_MUCH - 1));
+        assert!(!mover.moves_much());
         // One small turn among large ones does not count.
         (0..1000).for_each(|_| mover.moved(4 * Mover::MUCH));
         mover.moved(1);

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::accounts::AccountsThread;
 use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
@@ -289,7 +289,7 @@ impl Relay {
 
     fn spawn(&self, index: usize, mut worker: Worker) -> io::Result<JoinHandle<io::Result<()>>> {
         let shared = self.shared.clone();
-        let processor = self.processors.get(index).copied();
+        let processors = self.processors.clone();
         std::thread::Builder::new().name(format!("relay-{index}")).spawn(move || {
             /// Tells the supervisor however the worker ends, a panic included.
             struct Ended(Arc<Shared>);
@@ -301,10 +301,7 @@ impl Relay {
             shared.privileges.lower();
             worker.set_priority(shared.settings().config.nice);
             let _ended = Ended(shared);
-            if let Some(processor) = processor {
-                stay_on(processor);
-                worker.set_processor(processor);
-            }
+            worker.set_place(&processors, index);
             worker.run()
         })
     }
@@ -359,15 +356,6 @@ fn processors(workers: usize) -> Vec<usize> {
     let Ok(allowed) = sched_getaffinity(None) else { return Vec::new() };
     let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
     if all.len() == workers { all } else { Vec::new() }
-}
-
-/// Keeps the calling thread on one processor.
-fn stay_on(processor: usize) {
-    let mut one = CpuSet::new();
-    one.set(processor);
-    if let Err(error) = sched_setaffinity(None, &one) {
-        tracing::warn!(%error, "a worker could not be kept on one processor");
-    }
 }
 
 fn worker_count(config: &Config) -> io::Result<usize> {

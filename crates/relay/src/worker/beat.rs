@@ -6,6 +6,7 @@ use midspan_split::takes_nearby;
 use midspan_steer::Slot;
 
 use super::Worker;
+use super::place::Place;
 use crate::shared::{HeldSlot, Phase};
 
 /// How often a worker says that it lives; BPF believes it for half a second.
@@ -39,33 +40,27 @@ impl Worker {
         self.slot = Some(HeldSlot::new(slot, self.shared.clone()));
     }
 
-    /// Is kept on this processor.
-    pub(crate) fn set_processor(&mut self, processor: usize) {
-        self.processor = Some((processor, false));
-        self.say_nearby(processor, false);
-    }
-
     /// Takes the connections that arrive on its own processor, unless it has too many flows already.
     pub(super) fn balance(&mut self) {
-        let Some((processor, nearby)) = self.processor else { return };
+        let Some(place) = &mut self.place else { return };
         let (own, all) = (self.flows.len() as u64, self.shared.ledger().flows().into());
-        let wanted = takes_nearby(nearby, own, all, self.shared.ends.len() as u64);
-        if wanted == nearby {
-            return;
+        let wanted = takes_nearby(place.nearby, own, all, self.shared.ends.len() as u64);
+        if wanted != place.nearby {
+            place.nearby = wanted;
+            self.say_nearby();
         }
-        self.processor = Some((processor, wanted));
-        self.say_nearby(processor, wanted);
     }
 
-    /// Tells the kernel whether connections that arrive on a processor are its own.
-    fn say_nearby(&self, processor: usize, wanted: bool) {
+    /// Tells the kernel whether connections that arrive on its processor are its own.
+    pub(super) fn say_nearby(&self) {
+        let Some(&Place { home, nearby, .. }) = self.place.as_ref() else { return };
         if let Some(slot) = &self.slot
-            && let Err(error) = slot.take_nearby(processor, wanted)
+            && let Err(error) = slot.take_nearby(home, nearby)
         {
             tracing::debug!(%error, "steered connections come from any processor");
         }
         for listener in &self.listeners {
-            if let Err(error) = listener.prefer(wanted.then_some(processor)) {
+            if let Err(error) = listener.prefer(nearby.then_some(home)) {
                 tracing::debug!(%error, "connections come from any processor");
             }
         }

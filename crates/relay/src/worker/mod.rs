@@ -6,6 +6,7 @@ mod courtesy;
 mod haste;
 mod held;
 mod intake;
+mod place;
 mod rounds;
 mod turns;
 mod watch;
@@ -27,6 +28,7 @@ use beat::Beat;
 use courtesy::Courtesy;
 use haste::Haste;
 use intake::listeners;
+use place::Place;
 use rounds::Rounds;
 use watch::leg_of;
 
@@ -85,8 +87,10 @@ pub(crate) struct Worker {
     waiting: VecDeque<Key>,
     /// When connects are given up. All have the same time, so the first in is the first due.
     connects: VecDeque<(Instant, Key)>,
-    /// The processor that it is kept on, and whether it prefers connections that arrive there.
-    processor: Option<(usize, bool)>,
+    /// None if it may run anywhere.
+    place: Option<Place>,
+    /// The flow that has carried much last.
+    fast: Option<Key>,
     /// When servers' handshakes are acknowledged at the latest, in the order of time.
     handshakes: VecDeque<(Instant, Key)>,
     greetings: Greetings,
@@ -142,7 +146,8 @@ impl Worker {
             queue: VecDeque::new(),
             waiting: VecDeque::new(),
             connects: VecDeque::new(),
-            processor: None,
+            place: None,
+            fast: None,
             handshakes: VecDeque::new(),
             greetings,
             confirmations,
@@ -177,6 +182,7 @@ impl Worker {
             self.accept();
             self.take_turns();
             self.mind_haste();
+            self.make_way();
             self.asked.step(&self.flows);
             self.acknowledge_handshakes();
             self.give_up_connects();
@@ -195,9 +201,8 @@ impl Worker {
     fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         let timeout = self.timeout();
         self.take_events(events, timeout.as_ref())?;
-        let (first, counters) = (events.len(), self.counters());
-        let bytes = counters.bytes_from_client.get() + counters.bytes_from_server.get();
-        if self.courtesy.is_due(first, bytes) && !self.haste.is_at_ease() {
+        let first = events.len();
+        if self.courtesy.is_due(first, self.counters().carried()) && !self.haste.is_at_ease() {
             let begin = Instant::now();
             rustix::thread::sched_yield();
             let took = begin.elapsed();

@@ -6,7 +6,7 @@ use midspan_split::{Cause, Leg};
 
 use super::Worker;
 use crate::counters::Counters;
-use crate::flow::Next;
+use crate::flow::{Carried, Next};
 use crate::slab::Key;
 
 impl Worker {
@@ -29,6 +29,9 @@ impl Worker {
             let most = self.haste.turn();
             let (next, carried) = flow.turn(key, most, &mut self.pool, &mut self.outbox, counters);
             self.carried = self.carried.max(carried);
+            if carried == Carried::Much {
+                self.fast = Some(key);
+            }
             self.go_on(key, next);
             self.mind_arrivals(key);
             if self.outbox.is_full() {

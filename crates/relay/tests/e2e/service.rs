@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -147,29 +148,91 @@ fn until_workers_have(relay: &RelayProcess, nice: &[i32]) {
     }
 }
 
+/// Processors that each worker's thread may run on.
+fn places_of_workers(pid: u32) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let all = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok());
+    let of = |status: String| {
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        field("Name:")?.strip_prefix("relay-")?.parse::<usize>().ok()?;
+        field("Cpus_allowed_list:").map(str::to_owned)
+    };
+    all.filter_map(of).collect()
+}
+
+/// Does this while a flow between these ends carries as much as it can, and then takes it down.
+fn while_carrying(near: &TcpStream, far: &TcpStream, then: impl FnOnce()) {
+    /// A failed test must not wait for ever.
+    struct Down<'a>([&'a TcpStream; 2]);
+    impl Drop for Down<'_> {
+        fn drop(&mut self) {
+            for stream in self.0 {
+                // Whichever is second may have been reset by what came for the first.
+                _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+    let (mut reader, mut writer) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+    std::thread::scope(|scope| {
+        let _down = Down([near, far]);
+        scope.spawn(move || while writer.write_all(&[7; 1 << 18]).is_ok() {});
+        scope.spawn(move || {
+            let mut chunk = vec![0; 1 << 18];
+            while matches!(reader.read(&mut chunk), Ok(1..)) {}
+        });
+        then();
+    });
+}
+
+fn ask_and_answer(asking: &mut TcpStream, answering: &mut TcpStream) {
+    asking.write_all(b"?").unwrap();
+    answering.read_exact(&mut [0]).unwrap();
+}
+
 #[test]
 fn a_worker_is_in_no_hurry_as_long_as_its_flows_carry_much() {
     let Some(world) = World::new() else { return };
     let relay = RelayProcess::start(&world.relay, "workers = 1\n");
     until_workers_have(&relay, &[-10]);
     let (near, far) = world.pair(SERVER[0]);
-    let (mut bulk_reader, mut bulk_writer) = (near.try_clone().unwrap(), far.try_clone().unwrap());
-    std::thread::scope(|scope| {
-        scope.spawn(move || while bulk_writer.write_all(&[7; 1 << 18]).is_ok() {});
-        scope.spawn(move || {
-            let mut chunk = vec![0; 1 << 18];
-            while matches!(bulk_reader.read(&mut chunk), Ok(1..)) {}
-        });
+    while_carrying(&near, &far, || {
         until_workers_have(&relay, &[0]);
         // Somebody else connects, and waits for an answer.
         let (mut asking, mut answering) = world.pair(SERVER[0]);
-        asking.write_all(b"?").unwrap();
-        answering.read_exact(&mut [0]).unwrap();
+        ask_and_answer(&mut asking, &mut answering);
         until_workers_have(&relay, &[-10]);
-        // Whichever is second may have been reset by what came for the first.
-        for stream in [&near, &far] {
-            _ = stream.shutdown(std::net::Shutdown::Both);
+    });
+}
+
+#[test]
+fn a_worker_that_waits_for_an_end_leaves_it_its_processor() {
+    let Some(world) = World::new() else { return };
+    let relay = RelayProcess::start(&world.relay, "");
+    let (first, begin) = (places_of_workers(relay.pid()), Instant::now());
+    if first.len() < 2 {
+        eprintln!("skipped: there is one processor only");
+        return;
+    }
+    let until = |what: &str, is_so: &mut dyn FnMut(Vec<String>) -> bool| {
+        while !is_so(places_of_workers(relay.pid())) {
+            assert!(begin.elapsed() < PATIENCE, "{what}: {:?}", places_of_workers(relay.pid()));
         }
+    };
+    let (near, far) = world.pair(SERVER[0]);
+    while_carrying(&near, &far, || {
+        let mut seen = first.clone();
+        until("it goes", &mut |places| std::mem::replace(&mut seen, places) != seen);
+        until("and comes back", &mut |places| places == first);
+        // The others have something to do, too, so that all are in a hurry.
+        let mut asking: Vec<_> = (0..16).map(|_| world.pair(SERVER[0])).collect();
+        let mut at_home = 0;
+        until("all are at home", &mut |places| {
+            for (near, far) in &mut asking {
+                ask_and_answer(near, far);
+            }
+            at_home = if places == first { at_home + 1 } else { 0 };
+            at_home > 100
+        });
     });
 }
 
