@@ -1,5 +1,6 @@
 //! On which processor a worker runs.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -9,9 +10,11 @@ use super::Worker;
 
 /// How long a worker stays where it has gone, at least: to go takes some microseconds, and meanwhile
 /// what is in buffers lasts.
-const STAY: Duration = Duration::from_micros(500);
+const STAY: Duration = Duration::from_millis(1);
 /// After how long for itself it sees whether the ends of its flow, on another processor both of them, part.
 const ALONE: Duration = Duration::from_millis(10);
+/// A worker that has carried nothing for so long has nothing to do. Among many threads one that has may wait for long.
+const QUIET: Duration = Duration::from_millis(20);
 
 /// Where a worker is kept, and where it is.
 #[derive(Debug)]
@@ -27,8 +30,9 @@ pub(super) struct Place {
     /// The worker that has the other processor, which this is.
     neighbour: usize,
     other: usize,
-    /// What the neighbour had carried then.
+    /// What the neighbour had carried then, and until when that it has carried something counts.
     carried: u64,
+    busy_until: Instant,
 }
 
 impl Place {
@@ -46,6 +50,7 @@ impl Place {
             neighbour,
             other,
             carried: 0,
+            busy_until: now,
         };
         (neighbour != index).then_some(place)
     }
@@ -68,24 +73,30 @@ impl Place {
 
     /// Takes the calling thread to a processor.
     fn go_to(&mut self, processor: usize, now: Instant) {
-        let mut one = CpuSet::new();
-        one.set(processor);
-        match sched_setaffinity(None, &one) {
-            Ok(()) => self.now_on = processor,
-            Err(error) => tracing::warn!(%error, "a worker cannot be kept on one processor"),
+        if let Err(error) = stay_on(processor) {
+            // It may have been taken from us since, and then this is not tried again.
+            tracing::debug!(%error, "a worker runs where it may");
         }
-        self.since = now;
+        (self.now_on, self.since) = (processor, now);
     }
+}
+
+/// Keeps the calling thread on one processor.
+fn stay_on(processor: usize) -> io::Result<()> {
+    let mut one = CpuSet::new();
+    one.set(processor);
+    Ok(sched_setaffinity(None, &one)?)
 }
 
 impl Worker {
     /// Keeps the calling thread, which is its own, on the processor of this index. The others have a worker each.
     pub(crate) fn set_place(&mut self, processors: &[usize], index: usize) {
-        self.place = Place::new(processors, index);
-        if let Some(place) = &mut self.place {
-            place.go_to(place.home, Instant::now());
-            self.say_nearby();
+        let Some(place) = Place::new(processors, index) else { return };
+        if let Err(error) = stay_on(place.home) {
+            tracing::warn!(%error, "a worker could not be kept on one processor");
         }
+        self.place = Some(place);
+        self.say_nearby();
     }
 
     /// Gets out of the way of whom it waits for.
@@ -110,6 +121,9 @@ impl Worker {
         place.seen = now;
         let carried = self.shared.ends[place.neighbour].counters.carried();
         if std::mem::replace(&mut place.carried, carried) != carried {
+            place.busy_until = now + QUIET;
+        }
+        if now < place.busy_until {
             place.go_home();
             return;
         }
