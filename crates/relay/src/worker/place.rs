@@ -104,16 +104,19 @@ impl Worker {
     /// Where the ends of a fast flow are on this machine, one end and the worker often share a processor while the other
     /// end, alone on another, waits for them. A worker at ease that has nothing to do until one end has done something leaves
     /// that end's processor: it waits for the server on the client's, and for the client on the server's. So each
-    /// processor is left some of the worker's part, as much as it has room for. In a hurry, or while the worker that the other
-    /// processor belongs to carries something, it is at home.
+    /// processor is left some of the worker's part, as much as it has room for. In a hurry, when the flow has ended, or while
+    /// the worker that the other processor belongs to carries something, it is at home.
     pub(super) fn make_way(&mut self) {
         let Some(place) = &mut self.place else { return };
         if !self.haste.is_at_ease() {
             place.go_home();
             return;
         }
-        let fast = self.fast.filter(|_| self.queue.is_empty()).and_then(|key| self.flows.get(key));
-        let Some((flow, leg)) = fast.and_then(|flow| Some((flow, flow.awaited()?))) else { return };
+        let Some(flow) = self.fast.and_then(|key| self.flows.get(key)) else {
+            place.go_home();
+            return;
+        };
+        let Some(leg) = flow.awaited().filter(|_| self.queue.is_empty()) else { return };
         let now = Instant::now();
         if now < place.seen + STAY {
             return;

@@ -234,6 +234,11 @@ fn a_worker_that_waits_for_an_end_leaves_it_its_processor() {
             at_home > 100
         });
     });
+    // Nor does it stay away when the flow has ended.
+    let (near, far) = world.pair(SERVER[0]);
+    while_carrying(&near, &far, || until("it goes again", &mut |places| places != first));
+    drop((near, far));
+    until("it is at home", &mut |places| places == first);
 }
 
 #[test]
