@@ -79,6 +79,8 @@ counters! {
     active,
     /// Flows that ended in order, both directions.
     closed,
+    /// Connections that a worker with too many flows has left to one with fewer.
+    handed_over,
     /// Connections of the relay's own, made to prove that they arrive.
     probes,
     /// Connections refused: made straight to the relay's own port.

@@ -21,7 +21,7 @@ use crate::confirm::Injector;
 use crate::counters::{Counters, Snapshot};
 use crate::observe::{Epoch, Measures, Observer, Questions};
 use crate::privileges::Privileges;
-use crate::socket::Place;
+use crate::socket::{Accepted, Place};
 
 /// What the workers are to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,6 +121,22 @@ pub(crate) struct WorkerEnd {
     pub(crate) questions: Questions,
     /// SYNs that are held for it, and that it has not seen yet.
     pub(crate) held: Mutex<Vec<HeldSyn>>,
+    /// Connections that other workers took and leave to it.
+    handed: Mutex<Vec<Handed>>,
+}
+
+/// A connection that was taken, and whom it is passed on to, if it is.
+pub(crate) type Handed = (Accepted, Option<Arc<Forward>>);
+
+impl WorkerEnd {
+    pub(crate) fn handed(&self) -> MutexGuard<'_, Vec<Handed>> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Flows that it has, or is about to.
+    pub(crate) fn flows(&self) -> u64 {
+        self.counters.active.get() + self.handed().len() as u64
+    }
 }
 
 type SetLevel = dyn Fn(&str) -> Result<(), String> + Send + Sync;
@@ -165,6 +181,7 @@ impl Shared {
                 wake: flag()?,
                 questions: Questions::default(),
                 held: Mutex::default(),
+                handed: Mutex::default(),
             })
         };
         let ends = (0..workers).map(|_| end()).collect::<io::Result<Vec<_>>>()?;

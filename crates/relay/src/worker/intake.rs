@@ -145,9 +145,24 @@ impl Worker {
     }
 
     /// Starts a flow, to the first of `forward` that can be connected to, or else to whom the client
-    /// wanted; or resets the client.
+    /// wanted; or resets the client; or leaves it to a worker that has fewer flows.
     fn take(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
         let confirmed = self.confirmations.claim(accepted.client, accepted.server);
+        if confirmed.is_none()
+            && let Some(other) = self.who_has_fewer()
+        {
+            return self.hand_over(other, (accepted, forward));
+        }
+        self.keep(accepted, forward, confirmed);
+    }
+
+    /// The same, but leaves it to nobody.
+    pub(super) fn keep(
+        &mut self,
+        accepted: Accepted,
+        forward: Option<Arc<Forward>>,
+        confirmed: Option<OwnedFd>,
+    ) {
         let server_leg = match self.admit(&accepted, forward.is_some(), confirmed) {
             Ok(server_leg) => server_leg,
             Err(refusal) => return refusal(self.counters()).add(1),

@@ -3,6 +3,7 @@
 mod beat;
 mod connect;
 mod courtesy;
+mod hand_over;
 mod haste;
 mod held;
 mod intake;
@@ -266,6 +267,7 @@ impl Worker {
                     self.take_settings();
                 }
                 self.take_held();
+                self.take_handed();
             }
             CONFIRMATIONS => {
                 for released in self.confirmations.hear() {
@@ -334,6 +336,7 @@ impl Worker {
                     self.close_listeners();
                 }
                 self.listeners.is_empty()
+                    && self.is_handed_nothing()
                     && self.flows.len() == 0
                     && self.greetings.len() == 0
                     && self.confirmations.len() == 0

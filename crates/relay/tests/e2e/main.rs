@@ -27,6 +27,7 @@ mod proxy;
 mod reload;
 mod replace;
 mod service;
+mod share;
 mod soak;
 mod steer;
 mod storm;
