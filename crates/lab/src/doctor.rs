@@ -7,6 +7,7 @@ use midspan_emu::Backend;
 use midspan_relay::{Config, Interception, InterceptionError};
 use midspan_sys::netns::Netns;
 use midspan_sys::{sysctl, userns};
+use midspan_units::Span;
 
 use crate::machine;
 
@@ -44,6 +45,7 @@ pub fn examine(unprivileged: Result<bool, String>) -> Vec<Finding> {
         steering(),
         nftables(),
         congestion_controls(),
+        retransmission_timeout(),
         bpf(),
         program("haproxy", "-v", "runs have no HAProxy to compare with; install `haproxy`"),
         program("iperf3", "--version", "the iperf3 tests are skipped; install `iperf3`"),
@@ -138,6 +140,23 @@ fn nftables() -> Finding {
             consequence: "where BPF cannot steer the relay cannot take connections, and HAProxy is not \
                           compared with; install `nftables` and use a kernel \
                           with CONFIG_NFT_TPROXY and CONFIG_NFT_SOCKET",
+        },
+    }
+}
+
+fn retransmission_timeout() -> Finding {
+    let least = sysctl::get("net.ipv4.tcp_rto_min_us").ok().and_then(|us| us.trim().parse().ok());
+    // Before Linux 6.11 only a route can have another.
+    let least = least.map_or(Span::from_millis(200), Span::from_micros);
+    Finding {
+        subject: "retransmission timeout",
+        state: State::Good,
+        seen: format!("{least} at least"),
+        consequence: if least < Span::from_secs(1) {
+            "before a radio network 1 s is better, at least on the routes to UEs, or what is only \
+             late there is sent twice (docs/relay.md, \"Before a radio network\")"
+        } else {
+            ""
         },
     }
 }
