@@ -158,6 +158,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         runs = record::kept::<Run>("relay")?;
         runs.retain(|run| !figures.contains(&run.figure));
     }
+    if record::sessions_are_groups() {
+        eprintln!(
+            "the kernel schedules sessions as groups, which makes small messages waver; \
+             steadier with: sysctl -w kernel.sched_autogroup_enabled=0"
+        );
+    }
     for repetition in 0..options.repetitions {
         for &figure in figures {
             // Each goes first in turn, so that what changes with time hits all alike.
