@@ -60,10 +60,11 @@ fetch_kernel() {
 # executable CARGO-COMMAND...: builds, and prints the path of the program.
 executable() {
     cargo "$@" --locked --message-format=json >"$build/built" || return
-    # A test of a program has that built too, and either may be there first.
+    # A test of a program has that built too, and either may be there first. Both could be tested, as their
+    # targets say; their profiles say which is a test.
     is_test=false
     [ "$1" != test ] || is_test=true
-    sed -n '/"test":'$is_test'}/s/.*"executable":"\([^"]*\)".*/\1/p' "$build/built" | tail -n 1
+    sed -n '/"profile":{[^}]*"test":'$is_test'}/s/.*"executable":"\([^"]*\)".*/\1/p' "$build/built" | tail -n 1
 }
 
 # add_program FROM TO: with the libraries that it is linked to, and without what only debuggers read.
