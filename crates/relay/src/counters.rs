@@ -81,6 +81,8 @@ counters! {
     closed,
     /// Connections that a worker with too many flows has left to one with fewer.
     handed_over,
+    /// Flows that a worker has left to the one on whose processor their packets arrive.
+    moved,
     /// Connections of the relay's own, made to prove that they arrive.
     probes,
     /// Connections refused: made straight to the relay's own port.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use midspan_observe::subscriber;
 use midspan_split::{
-    Cause, Flow, Leg, Mover, Patience, PerLeg, ReadAhead, Stillness, Verdict, Watermarks, Way,
+    Cause, Flow, Leg, Mover, Patience, PerLeg, ReadAhead, Stillness, Trail, Verdict, Watermarks,
+    Way,
 };
 use midspan_sys::ring::Outgoing;
 use midspan_units::{Span, Time};
@@ -52,6 +53,7 @@ pub(crate) struct LiveFlow {
     /// What the server is sent before what the client sends, until it is connected.
     pub(crate) preface: Option<Box<[u8]>>,
     stillness: Stillness,
+    pub(crate) trail: Trail,
     /// The acknowledgement that ends the handshake with the server is kept back for the client's first
     /// data, which takes it along.
     keeps_ack: bool,
@@ -188,6 +190,7 @@ impl LiveFlow {
             dscp: 0,
             preface: None,
             stillness: Stillness::new(),
+            trail: Trail::new(),
             keeps_ack: true,
         }
     }
@@ -321,6 +324,29 @@ impl LiveFlow {
             self.acknowledge();
         }
         (self.next(next), carried)
+    }
+
+    /// Whether nothing of it is held, nothing is done for it and it waits for nobody but its ends, which may go on for
+    /// as long as they like; and little at a time at that.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let is_idle = |leg| {
+            let lane = &self.lanes[leg];
+            matches!(lane.store, Store::Empty) && !lane.posted && !lane.mover.moves_much()
+        };
+        let is_busy = self.queued || self.waiting || self.keeps_ack;
+        let is_open = !self.flow.is_connecting() && !self.flow.has_seen_fin();
+        !is_busy
+            && is_open
+            && self.flow.verdict() == Verdict::Continue
+            && Leg::BOTH.into_iter().all(is_idle)
+    }
+
+    /// It has come from another worker: what that one counted from, or has told the kernel, is not ours.
+    pub(crate) fn arrive(&mut self) {
+        self.stillness = Stillness::new();
+        for leg in Leg::BOTH {
+            self.sockets[leg].hushed = false;
+        }
     }
 
     /// Whose end a direction that moves much waits for: what is held cannot be written, or nothing can be read.

@@ -15,6 +15,7 @@ mod control;
 mod counters;
 mod flow;
 mod greeting;
+mod inbox;
 mod interception;
 mod observe;
 mod opening;

@@ -19,9 +19,10 @@ use crate::command::Commands;
 use crate::config::{Config, Forward};
 use crate::confirm::Injector;
 use crate::counters::{Counters, Snapshot};
+use crate::inbox::Inbox;
 use crate::observe::{Epoch, Measures, Observer, Questions};
 use crate::privileges::Privileges;
-use crate::socket::{Accepted, Place};
+use crate::socket::Place;
 
 /// What the workers are to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -121,21 +122,14 @@ pub(crate) struct WorkerEnd {
     pub(crate) questions: Questions,
     /// SYNs that are held for it, and that it has not seen yet.
     pub(crate) held: Mutex<Vec<HeldSyn>>,
-    /// Connections that other workers took and leave to it.
-    handed: Mutex<Vec<Handed>>,
+    /// What other workers leave to it.
+    pub(crate) inbox: Inbox,
 }
 
-/// A connection that was taken, and whom it is passed on to, if it is.
-pub(crate) type Handed = (Accepted, Option<Arc<Forward>>);
-
 impl WorkerEnd {
-    pub(crate) fn handed(&self) -> MutexGuard<'_, Vec<Handed>> {
-        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Flows that it has, or is about to.
     pub(crate) fn flows(&self) -> u64 {
-        self.counters.active.get() + self.handed().len() as u64
+        self.counters.active.get() + self.inbox.len() as u64
     }
 }
 
@@ -181,7 +175,7 @@ impl Shared {
                 wake: flag()?,
                 questions: Questions::default(),
                 held: Mutex::default(),
-                handed: Mutex::default(),
+                inbox: Inbox::default(),
             })
         };
         let ends = (0..workers).map(|_| end()).collect::<io::Result<Vec<_>>>()?;

@@ -3,8 +3,8 @@
 //! A split flow is two TCP connections, the client [`Leg`] and the server leg, and two directions
 //! of bytes between them. This crate says when to read and how much, what must be written, when a
 //! FIN or a reset crosses from one leg to the other, when both connections may be closed in order,
-//! what window to advertise, how far to read ahead, when to splice instead of copy, which flows to take at all and how
-//! long to keep them. It
+//! what window to advertise, how far to read ahead, when to splice instead of copy, which flows to take at all, how
+//! long to keep them, and which worker is to have them. It
 //! has no sockets, no clock and no thread, and allocates nothing once set up: the relay runs these
 //! decisions with real sockets, the simulator with simulated ones.
 //!
@@ -18,6 +18,7 @@ mod mover;
 mod read_ahead;
 mod stillness;
 mod stream;
+mod trail;
 mod window;
 
 pub use admission::{Budget, Ledger, Limits, Refusal, takes_nearby};
@@ -27,4 +28,5 @@ pub use mover::{Mover, Way};
 pub use read_ahead::ReadAhead;
 pub use stillness::{Patience, Stillness};
 pub use stream::Watermarks;
+pub use trail::Trail;
 pub use window::ReceiveWindow;

@@ -1,8 +1,9 @@
-//! A worker that has too many flows leaves new connections to the one that has fewest.
+//! What workers leave to one another: new connections where one has too many flows, and flows whose packets arrive elsewhere.
 
 use super::Worker;
 use crate::flow::Carried;
-use crate::shared::{Handed, Phase, raise};
+use crate::inbox::{Handed, Inbox};
+use crate::shared::raise;
 
 impl Worker {
     /// Who is to have a new connection in place of this worker.
@@ -11,8 +12,7 @@ impl Worker {
     /// listener when it runs again: too late for the kernel to be told that it has enough.
     pub(super) fn who_has_fewer(&self) -> Option<usize> {
         let has_enough = self.place.as_ref().is_some_and(|place| !place.nearby);
-        // Later the others may end before they see it.
-        if !has_enough || self.shared.phase() != Phase::Run {
+        if !has_enough {
             return None;
         }
         let flows = |&index: &usize| self.shared.ends[index].flows();
@@ -20,23 +20,31 @@ impl Worker {
         (flows(&other) < self.flows.len() as u64).then_some(other)
     }
 
-    pub(super) fn hand_over(&self, to: usize, connection: Handed) {
+    /// Leaves something to another worker, or gives it back if that one has ended.
+    pub(super) fn hand_over(&self, to: usize, what: Handed) -> Result<(), Handed> {
         let end = &self.shared.ends[to];
-        end.handed().push(connection);
-        self.counters().handed_over.add(1);
+        end.inbox.leave(what)?;
         raise(&end.wake);
+        Ok(())
     }
 
     /// Takes what other workers have left to this one.
     pub(super) fn take_handed(&mut self) {
-        let handed = std::mem::take(&mut *self.shared.ends[self.index].handed());
-        for (accepted, forward) in handed {
+        for handed in self.inbox().take() {
             self.carried = Carried::Little;
-            self.keep(accepted, forward, None);
+            self.take_back(handed);
         }
     }
 
-    pub(super) fn is_handed_nothing(&self) -> bool {
-        self.shared.ends[self.index].handed().is_empty()
+    /// Takes what nobody else does.
+    pub(super) fn take_back(&mut self, handed: Handed) {
+        match handed {
+            Handed::Connection(accepted, forward) => self.keep(*accepted, forward, None),
+            Handed::Flow(flow) => self.adopt(*flow),
+        }
+    }
+
+    pub(super) fn inbox(&self) -> &Inbox {
+        &self.shared.ends[self.index].inbox
     }
 }

@@ -17,6 +17,7 @@ use crate::config::Forward;
 use crate::counters::{Count, Counters};
 use crate::flow::{Carried, Story};
 use crate::greeting::Greeted;
+use crate::inbox::Handed;
 use crate::interception::is_probe;
 use crate::opening::Opening;
 use crate::proxy_protocol::Ends;
@@ -151,7 +152,11 @@ impl Worker {
         if confirmed.is_none()
             && let Some(other) = self.who_has_fewer()
         {
-            return self.hand_over(other, (accepted, forward));
+            let connection = Handed::Connection(Box::new(accepted), forward);
+            return match self.hand_over(other, connection) {
+                Ok(()) => self.counters().handed_over.add(1),
+                Err(back) => self.take_back(back),
+            };
         }
         self.keep(accepted, forward, confirmed);
     }

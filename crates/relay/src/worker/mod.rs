@@ -3,6 +3,7 @@
 mod beat;
 mod connect;
 mod courtesy;
+mod follow;
 mod hand_over;
 mod haste;
 mod held;
@@ -336,13 +337,16 @@ impl Worker {
                     self.close_listeners();
                 }
                 self.listeners.is_empty()
-                    && self.is_handed_nothing()
                     && self.flows.len() == 0
                     && self.greetings.len() == 0
                     && self.confirmations.len() == 0
+                    && self.inbox().close()
             }
             Phase::Stop => {
                 self.beat();
+                while !self.inbox().close() {
+                    self.take_handed();
+                }
                 let open: Vec<Key> = self.flows.keys().collect();
                 open.into_iter().for_each(|key| self.fail(key, Cause::Stopped));
                 true

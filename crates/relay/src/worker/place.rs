@@ -30,6 +30,8 @@ pub(super) struct Place {
     /// The worker that has the other processor, which this is.
     neighbour: usize,
     other: usize,
+    /// The processor of each worker.
+    processors: Vec<usize>,
     /// What the neighbour had carried then, and until when that it has carried something counts.
     carried: u64,
     busy_until: Instant,
@@ -49,10 +51,16 @@ impl Place {
             seen: now,
             neighbour,
             other,
+            processors: processors.to_owned(),
             carried: 0,
             busy_until: now,
         };
         (neighbour != index).then_some(place)
+    }
+
+    /// Whose processor this is.
+    pub(super) fn worker_of(&self, processor: usize) -> Option<usize> {
+        self.processors.iter().position(|&one| one == processor)
     }
 
     /// Where to go, if not to stay, while an end of a flow is waited for whose packets are handled on one processor, and

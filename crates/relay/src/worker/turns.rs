@@ -78,6 +78,7 @@ impl Worker {
             let counters = &self.shared.ends[self.index].counters;
             let next = flow.sent_out(to, sent, &mut self.pool, counters);
             self.go_on(key, next);
+            self.follow(key);
         }
         self.outbox.clear();
     }
