@@ -19,6 +19,8 @@ pub(crate) struct HostSettings<'a> {
     pub(crate) sack: bool,
     /// Least retransmission timeout, if not Linux's.
     pub(crate) rto_min: Option<Span>,
+    /// Whether it remembers peers from one connection to the next.
+    pub(crate) metrics_save: bool,
     /// How long and how many SACKs are held back, if not as long and as many as Linux does.
     pub(crate) comp_sack: (Option<Span>, Option<u8>),
     /// Whether it forwards packets between its interfaces.
@@ -40,6 +42,7 @@ impl HostSettings<'_> {
                 // 2: when asked.
                 ("net.ipv4.tcp_ecn", if self.ecn { "1" } else { "2" }),
                 ("net.ipv4.tcp_sack", if self.sack { "1" } else { "0" }),
+                ("net.ipv4.tcp_no_metrics_save", if self.metrics_save { "0" } else { "1" }),
                 ("net.ipv4.ip_forward", forward),
                 ("net.ipv6.conf.all.forwarding", forward),
                 ("net.ipv4.conf.all.rp_filter", "0"),
@@ -71,9 +74,8 @@ impl HostSettings<'_> {
     }
 }
 
-/// Linux's defaults, but for the metrics cache, through which one run would teach the next.
-const PINNED: [(&str, &str); 11] = [
-    ("net.ipv4.tcp_no_metrics_save", "1"),
+/// Linux's defaults.
+const PINNED: [(&str, &str); 10] = [
     ("net.ipv4.tcp_dsack", "1"),
     ("net.ipv4.tcp_timestamps", "1"),
     ("net.ipv4.tcp_window_scaling", "1"),

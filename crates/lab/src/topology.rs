@@ -188,6 +188,7 @@ fn apply(netns: &Netns, host: &Host, router: bool) -> Result<()> {
         ecn: host.ecn,
         sack: host.sack,
         rto_min: host.rto_min,
+        metrics_save: host.metrics_save,
         comp_sack: (host.comp_sack_delay, host.comp_sack_nr),
         router,
     };

@@ -52,6 +52,10 @@ pub struct Host {
     /// 6928). Simulated only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initcwnd: Option<u32>,
+    /// Whether it remembers peers' round-trip times from one connection to the next (`net.ipv4.tcp_no_metrics_save` 0, as
+    /// Linux does unless told otherwise). Default false, so that connections do not depend on those before.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub metrics_save: bool,
     /// How long it holds SACKs back, at most (`net.ipv4.tcp_comp_sack_delay_ns`). Default: Linux's 1 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comp_sack_delay: Option<Span>,
@@ -70,6 +74,7 @@ impl Default for Host {
             rto_min: None,
             quickack: false,
             initcwnd: None,
+            metrics_save: false,
             comp_sack_delay: None,
             comp_sack_nr: None,
         }

@@ -39,6 +39,7 @@ pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
             ..linux
         },
         control: control(&spec.congestion_control)?,
+        remembers: spec.metrics_save,
     };
     suit(&mut setup);
     Ok(setup)

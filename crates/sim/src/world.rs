@@ -1,10 +1,12 @@
 //! Hosts in a row, what lies between them, the sockets on them, and the order of events.
 
+use std::collections::HashMap;
+
 use midspan_cc::Control;
 use midspan_cc::feedback::Value;
 use midspan_path::{Counters, Way};
-use midspan_tcp::{Config, Endpoint};
-use midspan_units::Time;
+use midspan_tcp::{Config, Endpoint, Metrics};
+use midspan_units::{Span, Time};
 
 use crate::agenda::Agenda;
 use crate::application::Application;
@@ -26,6 +28,8 @@ pub(crate) struct Setup {
     pub(crate) host: Host,
     pub(crate) config: Config,
     pub(crate) control: Control,
+    /// Its host remembers peers from one connection to the next.
+    pub(crate) remembers: bool,
 }
 
 /// Who uses a socket.
@@ -53,7 +57,13 @@ pub(crate) struct Socket {
     connection: u32,
     pub(crate) tcp: Tcp,
     pub(crate) user: User,
+    /// What its host's memory of its peer is found by, if it has one.
+    acquaintance: Option<Acquaintance>,
 }
+
+/// A host, a peer's host, and whose UE's connections it is about: towards the server, too, each UE's are remembered by
+/// themselves, as cells have servers of their own.
+type Acquaintance = (Host, Host, u32);
 
 impl Socket {
     /// The endpoint, once there is one.
@@ -90,6 +100,8 @@ pub(crate) struct World {
     agenda: Agenda,
     /// Relay flows that something happened to.
     stirred: Vec<usize>,
+    /// What hosts remember of their peers.
+    remembered: HashMap<Acquaintance, Metrics>,
     /// What NetAssist says last of the UE's link, and to which host.
     feedback: Option<(Host, Value)>,
     /// Events handled: packets that left a link, and timers.
@@ -110,6 +122,7 @@ impl World {
             connections: 0,
             agenda: Agenda::new(),
             stirred: Vec::new(),
+            remembered: HashMap::new(),
             feedback: None,
             events: 0,
         }
@@ -138,15 +151,18 @@ impl World {
         from: (Setup, User),
         to: (Setup, User),
     ) -> (SocketId, SocketId) {
-        let (setup, user) = from;
+        let (mut setup, user) = from;
         self.connections = self.connections.wrapping_add(1);
         let connection = self.connections;
         let initiator = self.place();
         let acceptor = self.place();
+        let between = [setup.host, to.0.host];
+        let acquaintance = setup.remembers.then_some((between[0], between[1], ue));
+        setup.config.remembered_rtt = recall(&self.remembered, acquaintance);
         let tcp = Endpoint::connect(setup.config, setup.control, self.now, 0);
-        let host = setup.host;
         self.sockets[initiator] = Some(Socket {
-            host,
+            host: between[0],
+            acquaintance,
             ue,
             peer: acceptor,
             connection,
@@ -154,9 +170,9 @@ impl World {
             user,
         });
         let (setup, user) = to;
-        let host = setup.host;
         self.sockets[acceptor] = Some(Socket {
-            host,
+            host: between[1],
+            acquaintance: setup.remembers.then_some((between[1], between[0], ue)),
             ue,
             peer: initiator,
             connection,
@@ -229,6 +245,11 @@ impl World {
     /// Removes a connection's socket. Packets that are still under way to it are dropped.
     pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Socket> {
         let removed = self.sockets.get_mut(socket)?.take()?;
+        if let Some(acquaintance) = removed.acquaintance
+            && let Some(endpoint) = removed.endpoint()
+        {
+            self.remembered.entry(acquaintance).or_default().learn(endpoint);
+        }
         self.free.push(socket);
         self.agenda.set(self.lanes + socket, Time::MAX);
         Some(removed)
@@ -292,7 +313,8 @@ impl World {
         match &mut socket.tcp {
             Tcp::Open(endpoint) => endpoint.receive(self.now, &datagram.segment),
             Tcp::Listening(setup) if datagram.segment.syn => {
-                let Setup { config, control, .. } = (**setup).clone();
+                let Setup { mut config, control, .. } = (**setup).clone();
+                config.remembered_rtt = recall(&self.remembered, socket.acquaintance);
                 let endpoint = Endpoint::accept(config, control, self.now, 0, &datagram.segment);
                 socket.tcp = Tcp::Open(Box::new(endpoint));
                 self.inform(id);
@@ -390,6 +412,14 @@ impl World {
         let at = endpoint.poll_timeout().unwrap_or(Time::MAX);
         self.agenda.set(self.lanes + id, at);
     }
+}
+
+/// The round-trip time that is remembered, if any.
+fn recall(
+    remembered: &HashMap<Acquaintance, Metrics>,
+    acquaintance: Option<Acquaintance>,
+) -> Option<Span> {
+    remembered.get(&acquaintance?)?.rtt()
 }
 
 fn way(from: Host, to: Host) -> Way {

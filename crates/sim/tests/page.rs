@@ -110,3 +110,37 @@ fn a_page_that_does_not_end_in_time_is_no_measurement() {
     let error = run(&spec, Variant::None, &Traces::new(), 1).unwrap_err();
     assert_eq!(error.to_string(), "page 0: the workload's limit has passed");
 }
+
+/// Six first flights fill a slow link for longer than the timeout that follows from a handshake. A server that remembers
+/// knows that from the second page on.
+#[test]
+fn who_remembers_sends_less_again() {
+    let retransmissions = |keys: &str| {
+        let text = format!(
+            r#"
+            name = "test"
+            title = "Test"
+            variants = ["none"]
+            [path.access]
+            up = [{{ delay = "5 ms" }}]
+            down = [{{ rate = {{ rate = "500 kbit/s", queue = {{ bytes = "1 MB" }} }} }}, {{ delay = "5 ms" }}]
+            [path.wide]
+            up = [{{ delay = "10 ms" }}]
+            down = [{{ delay = "10 ms" }}]
+            [hosts.server]
+            {keys}
+            [workload]
+            kind = "page"
+            count = 4
+            connections = 6
+            document = "10 KB"
+            objects = [{{ count = 6, least = "20 KB", most = "20 KB" }}]
+            "#
+        );
+        let spec = Scenario::parse(&text, "test.toml").unwrap().cells()[0].spec.clone();
+        let (measurement, _) = run(&spec, Variant::None, &Traces::new(), 1).unwrap();
+        measurement.legs.iter().map(|leg| leg.retransmits).sum::<u32>()
+    };
+    let (forgetful, remembers) = (retransmissions(""), retransmissions("metrics_save = true"));
+    assert!(remembers > 0 && remembers * 3 < forgetful * 2, "{remembers} in place of {forgetful}");
+}

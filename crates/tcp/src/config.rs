@@ -90,6 +90,9 @@ pub struct Config {
     pub quickack: bool,
     /// Floor of the variance part of the retransmission timeout (`rto_min` of a route).
     pub rto_min: Span,
+    /// Round-trip time that earlier connections with the peer have had, of [`Metrics`](crate::Metrics). Where it is longer
+    /// than the handshake's, the first timeout goes by it.
+    pub remembered_rtt: Option<Span>,
 }
 
 impl Default for Config {
@@ -124,6 +127,7 @@ impl Default for Config {
             initcwnd: 10,
             quickack: false,
             rto_min: Span::from_millis(200),
+            remembered_rtt: None,
         }
     }
 }

@@ -194,6 +194,11 @@ impl Endpoint {
         self.stage
     }
 
+    /// The round-trip time that is worth to be remembered; none if it is not known, or timeouts follow each other.
+    pub(crate) fn remembers(&self) -> Option<Span> {
+        self.sender.rtt().worth_remembering()
+    }
+
     /// Whether it has ended, well or not.
     pub fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Closed | Stage::Failed(_))

@@ -18,6 +18,7 @@
 mod config;
 mod endpoint;
 mod info;
+mod metrics;
 mod ranges;
 mod receiver;
 mod segment;
@@ -28,6 +29,7 @@ use midspan_units::{Span, Time};
 pub use config::{Config, EcnMode, Memory};
 pub use endpoint::{Endpoint, Failure, Stage, Transmit};
 pub use info::Info;
+pub use metrics::Metrics;
 pub use segment::Segment;
 
 /// The timestamp of the time `now` (RFC 7323): milliseconds, never zero, which means none.

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Fate, From, Pair};
-use midspan_tcp::{Config, Info, Segment, Stage};
+use midspan_tcp::{Config, Info, Metrics, Segment, Stage};
 use midspan_units::Span;
 
 /// One way, both ways alike.
@@ -13,9 +13,9 @@ const BASE: Span = Span::from_millis(17);
 const OTHERS: Span = Span::from_millis(400);
 const EACH: Span = Span::from_millis(30);
 
-/// An initial window of ten packets over a round trip of 34 ms, and into that queue.
-fn upload(rto_min: Span) -> Info {
-    let config = Config { rto_min, ..Config::default() };
+/// An initial window of ten packets over a round trip of 34 ms, and into that queue; and what is remembered of it.
+fn upload(config: &Config) -> (Info, Metrics) {
+    let config = config.clone();
     let mut pair = Pair::new(config.clone(), config, "reno");
     let (mut left, bytes) = (10 * 1448, 10 * 1448);
     let mut sent = 0;
@@ -39,7 +39,13 @@ fn upload(rto_min: Span) -> Info {
     assert_eq!(pair.client.acknowledged(), bytes);
     // The duplicates' acknowledgements come.
     pair.run(Span::from_secs(5), &mut queue, |_| false);
-    pair.client.info()
+    let mut metrics = Metrics::default();
+    metrics.learn(&pair.client);
+    (pair.client.info(), metrics)
+}
+
+fn waits_at_least(rto_min: Span) -> Config {
+    Config { rto_min, ..Config::default() }
 }
 
 /// The acknowledgement of the delayed original comes later after the retransmission than a round trip
@@ -47,7 +53,7 @@ fn upload(rto_min: Span) -> Info {
 /// timestamps, as Linux), and all that was sent before that for lost.
 #[test]
 fn it_has_much_of_the_flight_sent_again() {
-    let linux = upload(Span::from_millis(200));
+    let (linux, _) = upload(&Config::default());
     assert!(linux.timeouts >= 1 && linux.retransmissions >= 5, "{linux:?}");
     assert_eq!(u64::from(linux.dsacks), linux.retransmissions, "{linux:?}");
 }
@@ -55,7 +61,37 @@ fn it_has_much_of_the_flight_sent_again() {
 /// With the least timeout of RFC 6298 (2.4) there is a tail loss probe at most.
 #[test]
 fn one_second_is_patience_enough() {
-    let patient = upload(Span::from_secs(1));
+    let (patient, _) = upload(&waits_at_least(Span::from_secs(1)));
     assert_eq!(patient.timeouts, 0, "{patient:?}");
     assert!(patient.retransmissions <= 1, "{patient:?}");
+}
+
+/// The next connection with the same peer knows how long answers take behind others' packets, where the host remembers.
+#[test]
+fn who_remembers_is_patient_the_next_time() {
+    let (first, metrics) = upload(&Config::default());
+    assert!(first.timeouts >= 1, "{first:?}");
+    let remembered_rtt = metrics.rtt();
+    assert!(remembered_rtt > Some(OTHERS), "{remembered_rtt:?}");
+    let (next, _) = upload(&Config { remembered_rtt, ..Config::default() });
+    assert_eq!(next.timeouts, 0, "{next:?}");
+    assert!(next.retransmissions <= 1, "{next:?}");
+}
+
+/// A round trip that is longer than what is known is taken at once, a shorter one for an eighth.
+#[test]
+fn what_is_remembered_grows_at_once_and_shrinks_slowly() {
+    let patient = waits_at_least(Span::from_secs(1));
+    let (_, long) = upload(&patient);
+    let mut metrics = Metrics::default();
+    let mut short = Pair::new(patient.clone(), patient, "reno");
+    short.run(Span::from_secs(1), &mut |_, _: &Segment| Fate::Deliver(BASE), |pair| {
+        pair.client.stage() == Stage::Established
+    });
+    metrics.learn(&short.client);
+    assert_eq!(metrics.rtt(), Some(BASE * 2));
+    metrics = long;
+    metrics.learn(&short.client);
+    let known = long.rtt().unwrap();
+    assert_eq!(metrics.rtt(), Some(known - (known - BASE * 2) / 8));
 }

@@ -221,6 +221,7 @@ impl Sender {
             self.rtt.observe_min(now, sample);
             self.rtt.sample(sample, self.una, self.nxt);
         }
+        self.rtt.remember(config.remembered_rtt);
         self.control.set_cwnd(window);
         let connection = self.connection(now);
         self.control.established(&connection);

@@ -17,6 +17,8 @@ pub(crate) struct Rtt {
     /// Where this round trip ends.
     round_end: u64,
     floor: u64,
+    /// What earlier connections had, where that is longer and data has no sample yet; else zero.
+    remembered: u64,
     /// How often the timeout was doubled.
     backoff: u32,
     min: WindowedMin,
@@ -36,6 +38,7 @@ impl Rtt {
             rttvar: 0,
             round_end: 0,
             floor: floor.as_nanos(),
+            remembered: 0,
             backoff: 0,
             min: WindowedMin::new(window),
         }
@@ -45,6 +48,7 @@ impl Rtt {
     pub(crate) fn sample(&mut self, sample: Span, una: u64, nxt: u64) {
         let sample = sample.as_nanos().max(1);
         self.backoff = 0;
+        self.remembered = 0;
         if self.srtt == 0 {
             self.srtt = sample;
             self.mdev = sample / 2;
@@ -72,6 +76,19 @@ impl Rtt {
         }
     }
 
+    /// Takes in what earlier connections with the peer had. The round trip of a handshake is that of small packets past empty
+    /// queues: until there is a better one, the longer of the two decides when to give up waiting, with the variance that
+    /// RFC 6298 (2.2) has a first sample have.
+    pub(crate) fn remember(&mut self, earlier: Option<Span>) {
+        let earlier = earlier.map_or(0, Span::as_nanos);
+        self.remembered = if earlier > self.srtt { earlier } else { 0 };
+    }
+
+    /// What later connections with the peer may go by.
+    pub(crate) fn worth_remembering(&self) -> Option<Span> {
+        (self.srtt > 0 && self.backoff == 0).then_some(Span::from_nanos(self.srtt))
+    }
+
     /// Before the first sample, zero.
     pub(crate) fn smoothed(&self) -> Span {
         Span::from_nanos(self.srtt)
@@ -89,7 +106,9 @@ impl Rtt {
 
     /// Retransmission timeout, doubled for each one in a row.
     pub(crate) fn rto(&self) -> Span {
-        let base = if self.srtt == 0 {
+        let base = if self.remembered > 0 {
+            Span::from_nanos(self.remembered + (2 * self.remembered).max(self.floor))
+        } else if self.srtt == 0 {
             INITIAL_RTO
         } else {
             Span::from_nanos(self.srtt + 4 * self.rttvar)
@@ -186,6 +205,32 @@ mod tests {
         let mut rtt = rtt();
         rtt.sample(Span::from_millis(400), 1, 2);
         assert_eq!(rtt.rto(), Span::from_millis(400 + 4 * 200));
+    }
+
+    #[test]
+    fn what_was_longer_before_decides_until_data_is_acknowledged() {
+        let ms = Span::from_millis;
+        for (earlier, until) in [
+            (None, ms(35 + 200)),
+            (Some(ms(30)), ms(35 + 200)),
+            (Some(ms(60)), ms(60 + 200)),
+            (Some(ms(500)), ms(1500)),
+        ] {
+            let mut rtt = rtt();
+            rtt.sample(ms(35), 1, 1);
+            rtt.remember(earlier);
+            assert_eq!(rtt.rto(), until, "{earlier:?}");
+            rtt.sample(ms(35), 1449, 2897);
+            assert_eq!(rtt.rto(), ms(35 + 200));
+        }
+        let mut rtt = rtt();
+        assert_eq!(rtt.worth_remembering(), None);
+        rtt.remember(Some(ms(500)));
+        assert_eq!(rtt.rto(), ms(1500));
+        rtt.sample(ms(400), 1449, 2897);
+        assert_eq!(rtt.worth_remembering(), Some(ms(400)));
+        rtt.back_off();
+        assert_eq!(rtt.worth_remembering(), None);
     }
 
     #[test]
