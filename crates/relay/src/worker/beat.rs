@@ -21,8 +21,9 @@ const NEWS: u64 = 64;
 pub(super) struct Beat {
     /// When the next is due.
     pub(super) due: Instant,
-    /// Whether it takes connections.
+    /// Whether it takes connections, and has buffers for them.
     open: bool,
+    has_room: bool,
     /// How many it had taken.
     taken: u64,
 }
@@ -30,7 +31,7 @@ pub(super) struct Beat {
 impl Beat {
     /// Nothing was said yet, and now is the time to.
     pub(super) fn none() -> Beat {
-        Beat { due: Instant::now(), open: false, taken: 0 }
+        Beat { due: Instant::now(), open: false, has_room: false, taken: 0 }
     }
 }
 
@@ -72,14 +73,16 @@ impl Worker {
             self.slot = None;
         }
         let open = self.shared.phase() == Phase::Run && self.rest_until.is_none();
+        let has_room = self.pool.has_room();
         let accepted = self.counters().accepted.get();
         let (now, beat) = (Instant::now(), self.beat);
-        let is_news = open != beat.open || accepted - beat.taken >= NEWS;
+        let has_changed = (open, has_room) != (beat.open, beat.has_room);
+        let is_news = has_changed || accepted - beat.taken >= NEWS;
         if now < beat.due && !(is_news && self.slot.is_some()) {
             return;
         }
         if let Some(slot) = &self.slot {
-            let room = if self.pool.has_room() { self.shared.ledger().room() } else { 0 };
+            let room = if has_room { self.shared.ledger().room() } else { 0 };
             if let Err(error) = slot.beat(open, room) {
                 tracing::error!(%error, "a worker could not say that it lives");
             }
@@ -87,6 +90,6 @@ impl Worker {
         self.shared.beat(self.index, now);
         self.balance();
         let until_next = if self.slot.is_some() { BEAT } else { SLOW_BEAT };
-        self.beat = Beat { due: now + until_next, open, taken: accepted };
+        self.beat = Beat { due: now + until_next, open, has_room, taken: accepted };
     }
 }

@@ -149,6 +149,12 @@ impl Worker {
     /// wanted; or resets the client; or leaves it to a worker that has fewer flows.
     fn take(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
         let confirmed = self.confirmations.claim(accepted.client, accepted.server);
+        // What is steered here was let in when there was room, and has been told so. If buffers are gone since, it
+        // waits for one.
+        let is_steered = forward.is_none() && self.slot.is_some();
+        if !is_steered && !self.pool.has_room() {
+            return self.counters().refused_buffered.add(1);
+        }
         if confirmed.is_none()
             && let Some(other) = self.who_has_fewer()
         {
@@ -218,9 +224,6 @@ impl Worker {
             if !self.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
                 return Err(|counters| &counters.refused_client);
             }
-        }
-        if !self.pool.has_room() {
-            return Err(|counters| &counters.refused_buffered);
         }
         let open = || socket::open(*server, &config.server_leg, !is_forwarded, opening.dscp);
         let server_leg = match confirmed {

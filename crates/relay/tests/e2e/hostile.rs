@@ -78,7 +78,8 @@ fn a_hostile_client_takes_only_what_is_bounded() {
     let counts = relay.until(|counts| counts["active"] == 0);
 
     let bad: Vec<_> = outcomes.iter().filter(|outcome| outcome.end != End::Whole).collect();
-    assert!(bad.is_empty(), "{} of {}: {:#?}", bad.len(), outcomes.len(), &bad[..bad.len().min(5)]);
+    let some = &bad[..bad.len().min(5)];
+    assert!(bad.is_empty(), "{} of {}: {some:#?}; {counts:?}", bad.len(), outcomes.len());
     let ratio = median(&mut attacked) / median(&mut quiet);
     let grown = most_memory.saturating_sub(memory);
     eprintln!(
