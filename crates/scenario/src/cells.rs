@@ -17,6 +17,9 @@ pub struct Cells {
     /// Where Midspan's relay splits their connections.
     #[serde(default)]
     pub split: Split,
+    /// Whose connections it splits: those of the others pass.
+    #[serde(default, skip_serializing_if = "is_all")]
+    pub clients: Clients,
     /// How many servers there are, each behind a link of its own: the users of one cell share one, and
     /// so do those of several where there are fewer servers than cells.
     #[serde(default = "one_each")]
@@ -59,8 +62,26 @@ pub enum Split {
     Both,
 }
 
+/// Whose connections the relays of a mobile network split, as a live relay's `clients` and policy say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Clients {
+    /// Everybody's.
+    #[default]
+    All,
+    /// Of those who run the workload.
+    Users,
+    /// Of those beside them.
+    Others,
+}
+
 fn one_each() -> u32 {
     CELLS as u32
+}
+
+/// Files from before there was the key keep their digest, as with `links`.
+fn is_all(clients: &Clients) -> bool {
+    *clients == Clients::All
 }
 
 /// Files from before there was the key keep their digest.
@@ -78,5 +99,13 @@ impl Cells {
     /// Users of whom each runs the workload.
     pub fn running(&self) -> u32 {
         self.users.saturating_mul(CELLS as u32)
+    }
+    /// Whether relays split the connections of user `number`, those who run the workload first.
+    pub fn splits(&self, number: u32) -> bool {
+        match self.clients {
+            Clients::All => true,
+            Clients::Users => number < self.running(),
+            Clients::Others => number >= self.running(),
+        }
     }
 }

@@ -27,7 +27,7 @@ mod stats;
 pub mod summary;
 
 pub use assist::{Assist, CutTimes, Cuts, FeedbackOf, Radio, Tell, Way};
-pub use cells::{Cells, Others, Split};
+pub use cells::{Cells, Clients, Others, Split};
 pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};

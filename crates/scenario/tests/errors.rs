@@ -93,6 +93,7 @@ fn impossible_cells() {
     assert!(with("users = 1\nradio = { buffer = '1 B' }").contains("`1500 B` or more"));
     assert!(with("users = 1\nradio = { distance = '1 m' }").contains("from 70 m to 20 km"));
     assert!(with("users = 1\nradio = { averaging = '1 ms' }").contains("`10 ms` to `10 s`"));
+    assert!(with("users = 1\nclients = 'some'").contains("`all`, `users`, `others`"));
     assert!(with("users = 1\nsplit = 'sgw'").contains("`gateway`, `enb`, `both`"));
     let others = |workload: &str| {
         with(&format!("users = 1\nothers = [{{ users = 1, workload = {{ {workload} }} }}]"))

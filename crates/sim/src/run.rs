@@ -185,7 +185,7 @@ impl Run<'_> {
         let mut to = (service, server);
         // From the server's side on.
         let (mut first, mut last) = (None, None);
-        for host in self.relays(place).iter().rev() {
+        for host in self.relays(number, place).iter().rev() {
             let mut client_leg = setup::of_leg(*host, &relay.client_leg, &hosts.mec)?;
             let mut server_leg = setup::of_leg(*host, &relay.server_leg, &hosts.mec)?;
             for leg in [&mut client_leg, &mut server_leg] {
@@ -215,12 +215,14 @@ impl Run<'_> {
         Ok(Connection { client, server: None, flow: last })
     }
 
-    /// Where relays split a connection to a service at `place`, from the UE's side on.
-    fn relays(&self, place: Host) -> &'static [Host] {
-        if self.variant == Variant::None || place == MEC {
+    /// Where relays split a connection of user `number` to a service at `place`, from the UE's side on.
+    fn relays(&self, number: u32, place: Host) -> &'static [Host] {
+        let cells = self.spec.cells.as_ref();
+        let passes = cells.is_some_and(|cells| !cells.splits(number));
+        if self.variant == Variant::None || place == MEC || passes {
             return &[];
         }
-        match self.spec.cells.as_ref().map(|cells| cells.split) {
+        match cells.map(|cells| cells.split) {
             None | Some(Split::Gateway) => &[MEC],
             Some(Split::Enb) => &[ENB],
             Some(Split::Both) => &[ENB, MEC],

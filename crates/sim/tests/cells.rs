@@ -94,6 +94,26 @@ fn connections_survive_handovers_wherever_they_are_split() {
     }
 }
 
+/// Relays split whose connections they are told to, and pass those of the others.
+#[test]
+fn relays_may_be_for_some_users_alone() {
+    let run = |cells: &str, variant| measure(&cell(cells, BULK), variant, 3);
+    let none = run("users = 1", Variant::None);
+    let all = run("users = 1", Variant::Midspan);
+    assert_ne!(all, none);
+    assert_eq!(run("users = 1\nclients = 'users'", Variant::Midspan), all);
+    assert_eq!(run("users = 1\nclients = 'others'", Variant::Midspan), none);
+    let beside = |clients: &str, variant| {
+        let others = "users = 1, workload = { kind = 'bulk', direction = 'download', time = '1 s' }";
+        run(&format!("users = 1\nclients = '{clients}'\nothers = [{{ {others} }}]"), variant)
+    };
+    let split = |clients| beside(clients, Variant::Midspan);
+    let runs = [beside("all", Variant::None), split("all"), split("users"), split("others")];
+    for (first, second) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
+        assert_ne!(runs[first], runs[second], "{first} {second}");
+    }
+}
+
 /// What goes to a base station comes to that one over a link for all as well, and waits for what goes to
 /// others.
 #[test]
