@@ -46,6 +46,17 @@ static __always_inline bool advance(struct course *course, __u32 end)
 	return false;
 }
 
+/* A direction's FIN passes. Both may at the same time, on two processors: one of them at least sees the other's, as
+ * the exchange is ordered before what it looks at then. */
+static __always_inline void finish(struct flow *flow, struct course *course, __u64 now)
+{
+	struct course *other = course == &flow->up ? &flow->down : &flow->up;
+
+	__sync_lock_test_and_set(&course->finished, 1);
+	if (*(volatile __u32 *)&other->finished)
+		close(flow, FINISHED, now);
+}
+
 /* Takes a packet into a connection's account, which may end it. */
 static __always_inline void pass(struct flow *flow, struct course *course, const struct packet *packet,
 				 enum ending reset, __u64 now)
@@ -76,12 +87,11 @@ static __always_inline void pass(struct flow *flow, struct course *course, const
 		return;
 	}
 	if (packet->flags & TCP_FIN)
-		course->finished = 1;
-	if (flow->up.finished && flow->down.finished)
-		close(flow, FINISHED, now);
+		finish(flow, course, now);
 }
 
-/* Begins the account of what an opening has become. */
+/* Begins the account of what an opening has become. The client's first data and the server's answer may do so at
+ * the same time, on two processors: then it is begun once, and both count in it. */
 static __always_inline struct flow *begin(const struct connection *connection,
 					  struct opening *opening)
 {
@@ -93,11 +103,14 @@ static __always_inline struct flow *begin(const struct connection *connection,
 		.down.next = opening->stage == ANSWERED ? opening->answer + 1 : 0,
 		.verdict = opening->verdict,
 	};
+	struct flow *begun;
 
+	bpf_map_update_elem(&flows, connection, &flow, BPF_NOEXIST);
 	opening->stage = ACCOUNTED;
-	if (bpf_map_update_elem(&flows, connection, &flow, BPF_ANY))
+	begun = bpf_map_lookup_elem(&flows, connection);
+	if (!begun)
 		count(UNACCOUNTED);
-	return bpf_map_lookup_elem(&flows, connection);
+	return begun;
 }
 
 /* The server has answered a SYN, and the answer has come by here. */

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::process::Counts;
 use crate::steer::start;
@@ -114,4 +115,58 @@ fn what_was_never_answered_is_no_connection() {
     let counts = relay.until(|now| now["passed_connections"] > 0);
     assert_eq!(counts["passed_connections"], 1);
     assert!(counts["pass_port"] >= 19, "{counts:?}");
+}
+
+/// A client's first data and its server's answer to the relay may come in on two processors at the same
+/// time, and either begins the account: it is begun once, and no byte is left out.
+#[test]
+fn both_ends_may_begin_an_account_at_once() {
+    const CONNECTIONS: u64 = 12_000;
+    const PAIRS: usize = 2;
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "") else { return };
+    let before = relay.counts();
+    let (servers, addresses): (Vec<_>, Vec<_>) = (0..PAIRS)
+        .map(|number| {
+            let (listener, address) = world.listen(SERVER[number % SERVER.len()]);
+            let serve = move || {
+                for _ in 0..CONNECTIONS / PAIRS as u64 {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    stream.write_all(b"hello").unwrap();
+                    stream.shutdown(Shutdown::Write).unwrap();
+                    let mut heard = Vec::new();
+                    stream.read_to_end(&mut heard).unwrap();
+                    assert_eq!(heard, b"good evening");
+                }
+            };
+            (thread::spawn(serve), address)
+        })
+        .unzip();
+    let clients: Vec<_> = addresses
+        .into_iter()
+        .map(|server| {
+            let client = world.client.clone();
+            thread::spawn(move || {
+                client.enter().unwrap();
+                for turn in 0..CONNECTIONS / PAIRS as u64 {
+                    let mut stream = TcpStream::connect(server).unwrap();
+                    let waited = Instant::now();
+                    while waited.elapsed() < Duration::from_micros(turn % 100) {}
+                    stream.write_all(b"good evening").unwrap();
+                    stream.shutdown(Shutdown::Write).unwrap();
+                    let mut heard = Vec::new();
+                    stream.read_to_end(&mut heard).unwrap();
+                    assert_eq!(heard, b"hello");
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().chain(servers).for_each(|end| end.join().unwrap());
+    let new = |counts: &Counts, of: &str| counts[of] - before[of];
+    let counts = relay.until(|counts| {
+        counts["active"] == 0 && new(counts, "split_connections") >= CONNECTIONS
+    });
+    assert_eq!(new(&counts, "split_bytes_up"), new(&counts, "bytes_from_client"), "{counts:?}");
+    assert_eq!(new(&counts, "split_bytes_down"), new(&counts, "bytes_from_server"), "{counts:?}");
+    assert_eq!((counts["record_lost"], counts["unaccounted"]), (0, 0));
 }
