@@ -104,7 +104,8 @@ fn relays_may_be_for_some_users_alone() {
     assert_eq!(run("users = 1\nclients = 'users'", Variant::Midspan), all);
     assert_eq!(run("users = 1\nclients = 'others'", Variant::Midspan), none);
     let beside = |clients: &str, variant| {
-        let others = "users = 1, workload = { kind = 'bulk', direction = 'download', time = '1 s' }";
+        let others =
+            "users = 1, workload = { kind = 'bulk', direction = 'download', time = '1 s' }";
         run(&format!("users = 1\nclients = '{clients}'\nothers = [{{ {others} }}]"), variant)
     };
     let split = |clients| beside(clients, Variant::Midspan);

@@ -163,9 +163,8 @@ fn both_ends_may_begin_an_account_at_once() {
         .collect();
     clients.into_iter().chain(servers).for_each(|end| end.join().unwrap());
     let new = |counts: &Counts, of: &str| counts[of] - before[of];
-    let counts = relay.until(|counts| {
-        counts["active"] == 0 && new(counts, "split_connections") >= CONNECTIONS
-    });
+    let counts = relay
+        .until(|counts| counts["active"] == 0 && new(counts, "split_connections") >= CONNECTIONS);
     assert_eq!(new(&counts, "split_bytes_up"), new(&counts, "bytes_from_client"), "{counts:?}");
     assert_eq!(new(&counts, "split_bytes_down"), new(&counts, "bytes_from_server"), "{counts:?}");
     assert_eq!((counts["record_lost"], counts["unaccounted"]), (0, 0));
