@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use anyhow::Result;
 use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, WirePacket};
 use midspan_path::{Link, LinkSpec, Traces};
-use midspan_sys::netlink::{Netlink, Route};
+use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 
@@ -113,7 +113,6 @@ fn route(link: usize, index: u32, gateway: Option<Ipv4Addr>) -> Route<'static> {
         prefix: 30,
         index,
         gateway: gateway.map(Into::into),
-        congestion_control: Some("cubic"),
-        quickack: false,
+        tcp: RouteTcp { congestion_control: Some("cubic"), ..RouteTcp::default() },
     }
 }

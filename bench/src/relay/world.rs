@@ -4,7 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-use midspan_sys::netlink::{Family, Netlink, Route};
+use midspan_sys::netlink::{Family, Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_sys::process;
 use midspan_sys::sysctl;
@@ -122,7 +122,6 @@ fn route(
         prefix,
         index,
         gateway: gateway.map(Into::into),
-        congestion_control: Some("cubic"),
-        quickack: false,
+        tcp: RouteTcp { congestion_control: Some("cubic"), ..RouteTcp::default() },
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use midspan_emu::{Backend, Emulator, Error, LinkConfig, PortConfig, Report};
 use midspan_path::{Link, LinkSpec, Traces};
-use midspan_sys::netlink::{Netlink, Route};
+use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 use midspan_units::Span;
@@ -128,7 +128,7 @@ fn on_link(address: IpAddr, prefix: u8, index: u32) -> Route<'static> {
         IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits() & !3).into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     };
-    Route { destination, prefix, index, gateway: None, congestion_control: None, quickack: false }
+    Route { destination, prefix, index, gateway: None, tcp: RouteTcp::default() }
 }
 
 fn elements(spec: &str) -> Link<midspan_emu::WirePacket> {

@@ -176,10 +176,6 @@ fn not_live(spec: &CellSpec) -> Option<&'static str> {
     if spec.cells.is_some() {
         return Some("cells are");
     }
-    let hosts = [&spec.hosts.ue, &spec.hosts.mec, &spec.hosts.server];
-    if hosts.into_iter().any(|host| host.initcwnd.is_some()) {
-        return Some("initial windows (`initcwnd`) are");
-    }
     if spec.relay.shared.is_some() {
         return Some("a relay's shared buffer is");
     }

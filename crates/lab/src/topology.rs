@@ -15,7 +15,7 @@ use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, WirePacket};
 use midspan_path::Traces;
 use midspan_scenario::record::Variant;
 use midspan_scenario::{CellSpec, Host, Place};
-use midspan_sys::netlink::{Netlink, Route};
+use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_units::{Span, Time};
 
@@ -117,17 +117,16 @@ impl Topology {
         let access = midspan_emu::start(link("access", &ue, &mec, rtts.access), access)?;
         let wide = midspan_emu::start(link("wide", &mec, &server, rtts.wide), wide)?;
         let hosts = &spec.hosts;
-        let (on_ue, on_server) =
-            (Some(&*hosts.ue.congestion_control), Some(&*hosts.server.congestion_control));
-        // The relay's legs choose for themselves; a route's choice would come before theirs.
+        let (on_ue, on_server) = (tcp(&hosts.ue), tcp(&hosts.server));
         let on_mec = match variant {
-            Variant::Midspan => None,
-            Variant::None | Variant::Haproxy => Some(&*hosts.mec.congestion_control),
+            // The relay's legs choose for themselves; a route's choice would come before theirs.
+            Variant::Midspan => RouteTcp { congestion_control: None, ..tcp(&hosts.mec) },
+            Variant::None | Variant::Haproxy => tcp(&hosts.mec),
         };
-        connect(&ue, "access", UE, Some(MEC_ACCESS), on_ue, hosts.ue.quickack)?;
-        connect(&mec, "access", MEC_ACCESS, None, on_mec, hosts.mec.quickack)?;
-        connect(&mec, "wide", MEC_WIDE, None, on_mec, hosts.mec.quickack)?;
-        connect(&server, "wide", SERVER, Some(MEC_WIDE), on_server, hosts.server.quickack)?;
+        connect(&ue, "access", UE, Some(MEC_ACCESS), on_ue)?;
+        connect(&mec, "access", MEC_ACCESS, None, on_mec)?;
+        connect(&mec, "wide", MEC_WIDE, None, on_mec)?;
+        connect(&server, "wide", SERVER, Some(MEC_WIDE), on_server)?;
         Ok(Topology { ue, mec, server, access, wide })
     }
 
@@ -195,15 +194,23 @@ fn apply(netns: &Netns, host: &Host, router: bool) -> Result<()> {
     Ok(settings.apply(netns)?)
 }
 
+/// How a host's routes have TCP use them.
+fn tcp(host: &Host) -> RouteTcp<'_> {
+    RouteTcp {
+        congestion_control: Some(&host.congestion_control),
+        quickack: host.quickack,
+        initcwnd: host.initcwnd,
+    }
+}
+
 /// Gives an interface its addresses and the routes that lead out of it: to its link, and to
-/// everything else by `gateway`. TCP connections over them use `congestion_control` and acknowledge as told.
+/// everything else by `gateway`.
 fn connect(
     netns: &Netns,
     interface: &str,
     own: Addresses,
     gateway: Option<Addresses>,
-    congestion_control: Option<&str>,
-    quickack: bool,
+    tcp: RouteTcp<'_>,
 ) -> Result<()> {
     let connect = || {
         let mut netlink = Netlink::open()?;
@@ -214,7 +221,7 @@ fn connect(
             netlink.add_address(index, net.addr(), net.prefix_len())?;
             let (destination, prefix) = (net.network(), net.prefix_len());
             let gateway = None;
-            let link = Route { destination, prefix, index, gateway, congestion_control, quickack };
+            let link = Route { destination, prefix, index, gateway, tcp };
             netlink.add_route(&link)?;
         }
         let Some(gateway) = gateway else { return Ok(()) };
@@ -223,13 +230,12 @@ fn connect(
             (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6(gateway.v6)),
         ] {
             let (destination, gateway) = (everything, Some(gateway));
-            let default =
-                Route { destination, prefix: 0, index, gateway, congestion_control, quickack };
+            let default = Route { destination, prefix: 0, index, gateway, tcp };
             netlink.add_route(&default)?;
         }
         io::Result::Ok(())
     };
-    netns.run(connect)?.map_err(|error| match (error.raw_os_error(), congestion_control) {
+    netns.run(connect)?.map_err(|error| match (error.raw_os_error(), tcp.congestion_control) {
         (Some(EINVAL), Some(name)) => anyhow!("this kernel has no congestion control `{name}`"),
         _ => anyhow!("cannot give interface `{interface}` its addresses: {error}"),
     })

@@ -49,7 +49,7 @@ pub struct Host {
     #[serde(default, skip_serializing_if = "is_false")]
     pub quickack: bool,
     /// Initial window of its connections in packets (`initcwnd` of a route). Default: Linux's 10 (RFC
-    /// 6928). Simulated only.
+    /// 6928).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initcwnd: Option<u32>,
     /// Whether it remembers peers' round-trip times from one connection to the next (`net.ipv4.tcp_no_metrics_save` 0, as

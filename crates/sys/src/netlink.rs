@@ -50,11 +50,29 @@ pub struct Route<'a> {
     pub index: u32,
     /// The next router; none if the destination is on the link itself.
     pub gateway: Option<IpAddr>,
-    /// What TCP connections that take this way use, unless they choose for themselves once
-    /// connected. Works in any namespace, where the default (a sysctl) is restricted.
+    /// How TCP is to use it.
+    pub tcp: RouteTcp<'a>,
+}
+
+/// How TCP connections use a way that they take. Works in any namespace, where the defaults (sysctls) are
+/// restricted.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RouteTcp<'a> {
+    /// Their congestion control, unless they choose for themselves once connected. None leaves the default.
     pub congestion_control: Option<&'a str>,
-    /// TCP acknowledges each packet that comes over connections by this way at once.
+    /// They acknowledge each packet that comes at once.
     pub quickack: bool,
+    /// Their initial window, in packets. None leaves Linux's 10 (RFC 6928).
+    pub initcwnd: Option<u32>,
+}
+
+impl RouteTcp<'_> {
+    fn metrics(&self) -> Vec<RouteMetric> {
+        let control = self.congestion_control.map(|name| RouteMetric::CcAlgo(name.to_owned()));
+        let quickack = self.quickack.then_some(RouteMetric::QuickAck(1));
+        let initcwnd = self.initcwnd.map(RouteMetric::InitCwnd);
+        control.into_iter().chain(quickack).chain(initcwnd).collect()
+    }
 }
 
 impl Netlink {
@@ -241,9 +259,7 @@ impl Netlink {
         if let Some(gateway) = route.gateway {
             message.attributes.push(RouteAttribute::Gateway(route_address(gateway)));
         }
-        let control = route.congestion_control.map(|name| RouteMetric::CcAlgo(name.to_owned()));
-        let quickack = route.quickack.then_some(RouteMetric::QuickAck(1));
-        let metrics: Vec<RouteMetric> = control.into_iter().chain(quickack).collect();
+        let metrics = route.tcp.metrics();
         if !metrics.is_empty() {
             message.attributes.push(RouteAttribute::Metrics(metrics));
         }
@@ -420,34 +436,29 @@ mod tests {
             eprintln!("skipped: this user may not create network namespaces");
             return;
         };
-        let add = |third: u8, congestion_control, quickack| {
+        let add = |third: u8, tcp| {
             netns
                 .run(|| {
                     let mut netlink = Netlink::open()?;
                     let index = netlink.index("lo")?;
                     netlink.set_up(index)?;
-                    netlink.add_route(&Route {
-                        destination: Ipv4Addr::new(10, 0, third, 0).into(),
-                        prefix: 24,
-                        index,
-                        gateway: None,
-                        congestion_control,
-                        quickack,
-                    })
+                    let destination = Ipv4Addr::new(10, 0, third, 0).into();
+                    netlink.add_route(&Route { destination, prefix: 24, index, gateway: None, tcp })
                 })
                 .unwrap()
                 .unwrap();
         };
-        add(1, Some("reno"), true);
-        add(2, None, true);
-        add(3, None, false);
+        add(1, RouteTcp { congestion_control: Some("reno"), quickack: true, initcwnd: Some(2) });
+        add(2, RouteTcp { quickack: true, ..RouteTcp::default() });
+        add(3, RouteTcp::default());
         let routes = netns.apply(Command::new("ip").args(["-4", "route"])).output().unwrap();
         let routes = String::from_utf8(routes.stdout).unwrap();
         let of = |network: &str| routes.lines().find(|line| line.starts_with(network)).unwrap();
-        assert!(
-            of("10.0.1.0/24").contains("congctl reno") && of("10.0.1.0/24").contains("quickack 1")
-        );
-        assert!(of("10.0.2.0/24").contains("quickack 1") && !of("10.0.2.0/24").contains("congctl"));
-        assert!(!of("10.0.3.0/24").contains("quickack"));
+        let told = |network: &str| {
+            ["congctl reno", "quickack 1", "initcwnd 2"].map(|metric| of(network).contains(metric))
+        };
+        assert_eq!(told("10.0.1.0/24"), [true, true, true]);
+        assert_eq!(told("10.0.2.0/24"), [false, true, false]);
+        assert_eq!(told("10.0.3.0/24"), [false, false, false]);
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig};
 use midspan_path::{Link, LinkSpec, Traces};
-use midspan_sys::netlink::{Netlink, Route};
+use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 use midspan_units::Span;
@@ -123,8 +123,8 @@ fn address(own: Ipv4Addr) {
     let index = netlink.index("link").unwrap();
     netlink.add_address(index, own.into(), 30).unwrap();
     let destination = Ipv4Addr::from_bits(own.to_bits() & !3).into();
-    let (prefix, gateway, congestion_control) = (30, None, None);
-    let route = Route { destination, prefix, index, gateway, congestion_control, quickack: false };
+    let (prefix, gateway, tcp) = (30, None, RouteTcp::default());
+    let route = Route { destination, prefix, index, gateway, tcp };
     netlink.add_route(&route).unwrap();
     sysctl::set("net.ipv4.tcp_ecn", "1").unwrap();
     sysctl::set("net.ipv4.tcp_no_metrics_save", "1").unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_steer::Steering;
-use midspan_sys::netlink::{Netlink, Route};
+use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 use socket2::{Domain, Socket, Type};
@@ -174,5 +174,5 @@ impl Drop for Link {
 }
 
 fn route(destination: IpAddr, prefix: u8, index: u32, gateway: Option<IpAddr>) -> Route<'static> {
-    Route { destination, prefix, index, gateway, congestion_control: None, quickack: false }
+    Route { destination, prefix, index, gateway, tcp: RouteTcp::default() }
 }

@@ -28,6 +28,7 @@ use crate::socket::{self, Accepted, Family, Listener, NotAccepted, Place};
 const ACCEPTS: usize = 64;
 /// How long a listener rests when the system has no room for its connections.
 const REST: Duration = Duration::from_millis(10);
+
 impl Worker {
     /// Takes what waits at the listeners, up to a fair share; epoll tells again of the rest.
     pub(super) fn accept(&mut self) {

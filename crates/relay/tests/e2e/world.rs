@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use midspan_sys::netlink::{Netlink, Route};
+use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 use rustix::net::{SendFlags, sendto};
@@ -197,7 +197,6 @@ pub(crate) fn route(
         prefix,
         index,
         gateway: gateway.map(ip),
-        congestion_control: None,
-        quickack: false,
+        tcp: RouteTcp::default(),
     })
 }
