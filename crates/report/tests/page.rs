@@ -115,6 +115,17 @@ fn plots_show_each_run_and_each_size() {
 }
 
 #[test]
+fn a_run_of_many_transfers_has_one_row() {
+    let few = full(fixture::SIZES);
+    assert!(few.contains("Transfers, timed from") && !few.contains("Transfers of each run"));
+    let source = fixture::SIZES.replace("count = 3", "count = 1234");
+    let (records, page) = (fixture::records(&fixture::scenario(&source)), full(&source));
+    assert!(page.contains("Transfers of each run") && !page.contains("Transfers, timed from"));
+    assert_eq!(page.matches("<td>1\u{2009}234</td>").count(), records.len());
+    assert_balanced(&page);
+}
+
+#[test]
 fn the_comparison_of_several_scenarios_is_a_page() {
     let scenario = fixture::scenario(fixture::REFERENCE);
     let records = fixture::records(&scenario);

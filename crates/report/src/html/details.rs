@@ -1,6 +1,7 @@
 //! Every run of a cell: what it gave, what TCP said, what the emulated links said.
 
 use maud::{Markup, html};
+use midspan_scenario::Stats;
 use midspan_scenario::record::{
     DirectionRecord, LegRecord, LinkRecord, Measurement, Outcome, Record, TransferRecord,
 };
@@ -80,28 +81,72 @@ fn numbers(run: &Measurement) -> Markup {
     }
 }
 
+/// Transfers of a run that are listed one by one; of more there is what they were on the whole.
+const LISTED: usize = 20;
+
 fn transfers(records: &[&Record]) -> Markup {
     let transfers = each(records, |measurement| &measurement.transfers);
-    let time = |seconds: f64| Quantity::Duration.with_unit(seconds);
+    let most = transfers.chunk_by(|(one, _), (other, _)| std::ptr::eq(*one, *other));
+    let most = most.map(<[_]>::len).max().unwrap_or(0);
     html! {
-        @if !transfers.is_empty() {
-            h4 { "Transfers, timed from the call of connect" }
-            div class="scroll" { table {
-                thead { tr {
-                    th class="text" { "variant" } th { "run" } th { "size" } th { "connected" }
-                    th { "acknowledged" } th { "closed" } th { "received" }
-                } }
-                tbody { @for (record, transfer) in transfers { @let transfer: &TransferRecord = transfer; tr {
-                    (run_of(record))
-                    td { (bytes(transfer.bytes as f64)) }
-                    td { (time(transfer.connected_s)) }
-                    td { (time(transfer.acknowledged_s)) }
-                    td { (time(transfer.closed_s)) }
-                    td { (time(transfer.received_s)) }
-                } } }
-            } }
+        @if most > LISTED {
+            (summarised_transfers(records))
+        } @else if most > 0 {
+            (listed_transfers(&transfers))
         }
     }
+}
+
+fn listed_transfers(transfers: &[(&Record, &TransferRecord)]) -> Markup {
+    html! {
+        h4 { "Transfers, timed from the call of connect" }
+        div class="scroll" { table {
+            thead { tr {
+                th class="text" { "variant" } th { "run" } th { "size" } th { "connected" }
+                th { "acknowledged" } th { "closed" } th { "received" }
+            } }
+            tbody { @for (record, transfer) in transfers { tr {
+                (run_of(record))
+                td { (bytes(transfer.bytes as f64)) }
+                @for time in TIMES { td { (Quantity::Duration.with_unit(time(transfer))) } }
+            } } }
+        } }
+    }
+}
+
+/// A row for each run.
+fn summarised_transfers(records: &[&Record]) -> Markup {
+    let runs = records.iter().filter_map(|record| Some((record, record.measurement()?)));
+    html! {
+        h4 { "Transfers of each run, timed from the call of connect: medians, and the shortest and the longest until received" }
+        div class="scroll" { table {
+            thead { tr {
+                th class="text" { "variant" } th { "run" } th { "transfers" } th { "connected" }
+                th { "acknowledged" } th { "closed" } th { "received" } th { "shortest" } th { "longest" }
+            } }
+            tbody { @for (record, run) in runs { tr {
+                (run_of(record))
+                td { (count(run.transfers.len() as u64)) }
+                @let stats = TIMES.map(|time| Stats::of(&run.transfers.iter().map(time).collect::<Vec<_>>()));
+                @for stats in stats { (time_or_none(stats.map(|stats| stats.median))) }
+                @let [.., received] = stats;
+                (time_or_none(received.map(|stats| stats.min)))
+                (time_or_none(received.map(|stats| stats.max)))
+            } } }
+        } }
+    }
+}
+
+/// Connected, acknowledged, closed, received.
+const TIMES: [fn(&TransferRecord) -> f64; 4] = [
+    |transfer| transfer.connected_s,
+    |transfer| transfer.acknowledged_s,
+    |transfer| transfer.closed_s,
+    |transfer| transfer.received_s,
+];
+
+fn time_or_none(seconds: Option<f64>) -> Markup {
+    html! { td { (seconds.map_or("–".to_owned(), |seconds| Quantity::Duration.with_unit(seconds))) } }
 }
 
 fn leg_table(legs: &[(&Record, &LegRecord)]) -> Markup {

@@ -171,9 +171,10 @@ fn draw_bar(bar: &Bar, scale: Scale, left: f64, slot: f64) -> Markup {
                     @let y = FRAME.y(scale, *mean);
                     rect class="fill" x=(px(middle - width / 2.0)) y=(px(y)) width=(px(width))
                         height=(px(FRAME.bottom() - y)) {}
-                    @for (index, run) in runs.iter().enumerate() {
+                    @let dots = dots(runs);
+                    @for (index, run) in dots.iter().enumerate() {
                         circle class="run" r="2.2" cy=(px(FRAME.y(scale, *run)))
-                            cx=(px(run_place(middle, width, index, runs.len()))) {}
+                            cx=(px(run_place(middle, width, index, dots.len()))) {}
                     }
                     @if *spread > 0.0 {
                         (whisker(middle, FRAME.y(scale, mean - spread),
@@ -196,10 +197,37 @@ fn draw_bar(bar: &Bar, scale: Scale, left: f64, slot: f64) -> Markup {
     }
 }
 
+/// More dots at a bar only hide one another.
+const DOTS: usize = 50;
+
+/// The values that have a dot: all; or of many the least, the greatest, and between them each so many of all in their order.
+fn dots(runs: &[f64]) -> Vec<f64> {
+    if runs.len() <= DOTS {
+        return runs.to_vec();
+    }
+    let mut sorted = runs.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (0..DOTS).map(|dot| sorted[dot * (sorted.len() - 1) / (DOTS - 1)]).collect()
+}
+
 /// Spreads a bar's runs over its width, in their order, so that equal ones can be told apart; the
 /// middle is the whisker's.
 fn run_place(middle: f64, width: f64, index: usize, count: usize) -> f64 {
     let share = (index as f64 + 0.5) / count as f64 - 0.5;
     let aside = 0.12 + 0.6 * share.abs();
     middle + width * if share < 0.0 { -aside } else { aside }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_runs_have_fewer_dots_and_the_ends_are_among_them() {
+        let runs: Vec<f64> = (0..1000).rev().map(f64::from).collect();
+        let dots = dots(&runs);
+        assert_eq!((dots.len(), dots[0], dots[DOTS - 1]), (DOTS, 0.0, 999.0));
+        assert!(dots.is_sorted_by(|one, next| one < next));
+        assert_eq!(super::dots(&runs[..DOTS]), runs[..DOTS]);
+    }
 }
