@@ -154,7 +154,8 @@ fn retransmission_timeout() -> Finding {
         seen: format!("{least} at least"),
         consequence: if least < Span::from_secs(1) {
             "before a radio network 1 s is better, at least on the routes to UEs, or what is only \
-             late there is sent twice (docs/relay.md, \"Before a radio network\")"
+             late there is sent twice; and in busy cells a smaller initial window \
+             (docs/relay.md, \"Before a radio network\")"
         } else {
             ""
         },
