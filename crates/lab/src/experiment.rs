@@ -137,8 +137,7 @@ impl Experiment<'_> {
             }
             eprintln!("the sweep in {directory} was begun on another machine: this is a new one");
         }
-        let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
-        Results::create(&self.base.join(now), self.text, &self.command)
+        Results::create(self.base, self.text, &self.command)
     }
 }
 

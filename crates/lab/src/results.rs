@@ -16,6 +16,20 @@ const MACHINE: &str = "machine.json";
 const EXPLANATIONS: &str = "explanations.txt";
 const COMMAND: &str = "command.txt";
 
+/// Makes a folder of this name, or with a number behind it if others came first.
+fn new_folder(base: &Path, name: &str) -> io::Result<PathBuf> {
+    let mut folder = base.join(name);
+    let mut others = 1;
+    while let Err(error) = fs::create_dir(&folder) {
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            return Err(error);
+        }
+        others += 1;
+        folder = base.join(format!("{name}-{others}"));
+    }
+    Ok(folder)
+}
+
 /// A results folder.
 #[derive(Debug)]
 pub struct Results {
@@ -28,15 +42,15 @@ pub struct Results {
 }
 
 impl Results {
-    /// A new folder, with everything but records in it.
+    /// A new folder in `base`, named by the time, with everything but records in it.
     ///
     /// # Errors
-    /// When it exists already or cannot be written.
-    pub fn create(directory: &Path, scenario_text: &str, command: &str) -> Result<Results> {
-        let parent = directory.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(parent)
-            .and_then(|()| fs::create_dir(directory))
-            .with_context(|| format!("cannot create {}", directory.display()))?;
+    /// When it cannot be written.
+    pub fn create(base: &Path, scenario_text: &str, command: &str) -> Result<Results> {
+        let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
+        let directory = &fs::create_dir_all(base)
+            .and_then(|()| new_folder(base, &now))
+            .with_context(|| format!("cannot create {}", base.join(&now).display()))?;
         let machine = serde_json::to_string_pretty(&crate::machine::inspect())?;
         write(&directory.join(SCENARIO), scenario_text)?;
         write(&directory.join(MACHINE), &format!("{machine}\n"))?;
@@ -65,7 +79,7 @@ impl Results {
     pub fn read(directory: &Path) -> Result<Results> {
         let path = directory.join(RECORDS);
         let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             text => text.with_context(|| format!("cannot read {}", path.display()))?,
         };
         let whole = text.rfind('\n').map_or(0, |at| at + 1);

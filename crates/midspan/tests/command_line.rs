@@ -129,6 +129,18 @@ fn a_simulated_sweep_gives_the_same_records_every_time() {
 }
 
 #[test]
+fn sweeps_of_the_same_second_have_folders_of_their_own() {
+    let folder = folder(TINY);
+    let sweeps: Vec<_> = (0..5)
+        .map(|_| folder.lab_run().args(["--backend", "sim", "--fresh"]).spawn().unwrap())
+        .collect();
+    for mut sweep in sweeps {
+        assert!(sweep.wait().unwrap().success());
+    }
+    assert_eq!(folder.sweeps().len(), 5);
+}
+
+#[test]
 fn a_path_may_follow_a_trace_that_stands_beside_the_scenario() {
     if !common::can_run() {
         return;
