@@ -26,8 +26,9 @@ pub(crate) fn keep<T: Serialize>(
     for run in raw {
         lines += &(serde_json::to_string(run)? + "\n");
     }
-    let arguments: Vec<String> = env::args().skip(1).map(quoted).collect();
-    let command = format!("./run bench {}\n", arguments.join(" "));
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let command = shlex::try_join(arguments.iter().map(String::as_str))?;
+    let command = format!("./run bench {command}\n");
     for (file, text, grows) in [
         ("raw.jsonl", lines.as_str(), false),
         ("summary.txt", summary, false),
@@ -58,11 +59,6 @@ pub(crate) fn kept<T: DeserializeOwned>(name: &str) -> Result<Vec<T>> {
 fn directory(name: &str) -> Result<PathBuf> {
     let runs = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("runs");
     Ok(runs.join(format!("{}-{name}", today()?)))
-}
-
-/// An argument as a shell takes it. Ours have no quotation marks.
-fn quoted(argument: String) -> String {
-    if argument.contains(' ') { format!("\"{argument}\"") } else { argument }
 }
 
 fn today() -> Result<String> {

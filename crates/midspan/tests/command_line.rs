@@ -50,7 +50,7 @@ fn folder(text: &str) -> Folder {
     let directory = tempfile::tempdir().unwrap();
     let scenario = directory.path().join("scenario.toml");
     fs::write(&scenario, text).unwrap();
-    let out = directory.path().join("out");
+    let out = directory.path().join("all results");
     Folder { _directory: directory, scenario, out }
 }
 
@@ -99,6 +99,9 @@ fn a_sweep_leaves_a_record_for_each_run_and_a_report() {
             Outcome::Failed { reason } => panic!("{reason}"),
         }
     }
+    let command = fs::read_to_string(folder.sweeps()[0].join("command.txt")).unwrap();
+    let (scenario, out) = (folder.scenario.display(), folder.out.display());
+    assert_eq!(command, format!("midspan lab run {scenario} --out '{out}'\n"));
     let page = fs::read_to_string(folder.sweeps()[0].join("report.html")).unwrap();
     assert!(page.contains("A path for tests") && page.contains("<svg"));
     assert!(said.contains("report.html"), "{said}");
@@ -131,11 +134,15 @@ fn a_simulated_sweep_gives_the_same_records_every_time() {
 #[test]
 fn sweeps_of_the_same_second_have_folders_of_their_own() {
     let folder = folder(TINY);
-    let sweeps: Vec<_> = (0..5)
-        .map(|_| folder.lab_run().args(["--backend", "sim", "--fresh"]).spawn().unwrap())
-        .collect();
-    for mut sweep in sweeps {
-        assert!(sweep.wait().unwrap().success());
+    let begin = || {
+        let mut command = folder.lab_run();
+        command.args(["--backend", "sim", "--fresh"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let sweeps: Vec<_> = (0..5).map(|_| begin()).collect();
+    for sweep in sweeps {
+        let output = sweep.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
     }
     assert_eq!(folder.sweeps().len(), 5);
 }

@@ -163,7 +163,7 @@ pub(crate) fn execute(job: &Job) -> Result<ExitCode> {
         selection: job.selection.clone(),
         base: &job.base,
         fresh: job.fresh,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: this_command()?,
         midspan: std::env::current_exe().context("cannot find this program's own file")?,
     };
     let results = experiment.execute()?;
@@ -312,4 +312,12 @@ fn variant(text: &str) -> Result<Variant, String> {
 fn axis_label(text: &str) -> Result<(String, String), String> {
     let (axis, label) = text.split_once('=').ok_or("must be AXIS=LABEL, such as loss=\"0.5 %\"")?;
     Ok((axis.to_owned(), label.to_owned()))
+}
+
+/// What was asked for, as a shell takes it.
+fn this_command() -> Result<String> {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let arguments: Vec<_> = arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+    let words = std::iter::once("midspan").chain(arguments.iter().map(|argument| &**argument));
+    Ok(shlex::try_join(words)?)
 }
