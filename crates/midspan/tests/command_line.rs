@@ -147,6 +147,59 @@ fn sweeps_of_the_same_second_have_folders_of_their_own() {
     assert_eq!(folder.sweeps().len(), 5);
 }
 
+/// With an initial window of one packet, 14 KB take three round trips of the 40 ms more than with Linux's ten, from
+/// a server as from the relay, which has them all by then.
+#[test]
+fn an_initial_window_holds_in_live_runs() {
+    if !common::can_run() {
+        return;
+    }
+    let text = r#"
+name = "initial-windows"
+title = "Initial windows"
+seed = 1
+variants = ["none", "midspan"]
+
+[path.access]
+up = [{ delay = "20 ms" }]
+down = [{ delay = "20 ms" }]
+
+[path.wide]
+up = [{ delay = "1 ms" }]
+down = [{ delay = "1 ms" }]
+
+[hosts.mec]
+initcwnd = "$window"
+
+[hosts.server]
+initcwnd = "$window"
+
+[workload]
+kind = "transfer"
+direction = "download"
+size = "14 KB"
+count = 3
+
+[sweep]
+window = [1, 10]
+"#;
+    let folder = folder(text);
+    folder.lab_run().output().unwrap();
+    let fastest = |variant, window: &str| {
+        let records = folder.records();
+        let record = records.iter().find(|r| r.variant == variant && r.cell["window"] == window);
+        let transfers = &record.unwrap().measurement()?.transfers;
+        transfers.iter().map(|transfer| transfer.received_s).reduce(f64::min)
+    };
+    for variant in [Variant::None, Variant::Midspan] {
+        let (Some(one), Some(ten)) = (fastest(variant, "1"), fastest(variant, "10")) else {
+            eprintln!("{variant:?} could not be measured");
+            continue;
+        };
+        assert!((one - ten - 0.12).abs() < 0.03, "{variant:?}: {one} s with one, {ten} s with ten");
+    }
+}
+
 #[test]
 fn a_path_may_follow_a_trace_that_stands_beside_the_scenario() {
     if !common::can_run() {
