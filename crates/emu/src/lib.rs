@@ -24,6 +24,10 @@ mod timing;
 mod train;
 mod vnet;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use emulator::{Emulator, Error, LinkConfig, start};
 pub use packet::WirePacket;
 pub use port::{Backend, PortConfig};

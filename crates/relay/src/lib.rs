@@ -14,6 +14,9 @@ mod confirm;
 mod control;
 mod counters;
 mod flow;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
 mod greeting;
 mod inbox;
 mod interception;

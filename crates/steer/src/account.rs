@@ -166,7 +166,7 @@ impl fmt::Debug for Accounts {
 
 /// A `struct flow`; none if it is not one. An open one counts as [`Ending::Idle`], ended with its
 /// last payload.
-fn parse(bytes: &[u8]) -> Option<FlowRecord> {
+pub(crate) fn parse(bytes: &[u8]) -> Option<FlowRecord> {
     let bytes: &[u8; FLOW] = bytes.first_chunk()?;
     let long = |at: usize| bytes[at..].first_chunk().map(|b| u64::from_ne_bytes(*b));
     let short = |at: usize| bytes[at..].first_chunk().map(|b| u32::from_ne_bytes(*b));

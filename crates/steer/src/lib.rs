@@ -20,6 +20,10 @@ mod slot;
 mod steering;
 mod verdict;
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzz;
+
 pub use account::{Accounts, AccountsSource, Course, Ending, FlowRecord};
 pub use error::Error;
 pub use held::{HeldSource, HeldSyn, HeldSyns};
