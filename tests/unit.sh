@@ -133,7 +133,7 @@ echo "unit: $(uname -r), $(systemctl --version | head -n 1)"
 expect "a client reaches its server before there is a relay" fetches
 expect "it starts, and says that it is ready" systemctl start midspan-relay
 expect "a connection is split" is_split
-expect "it keeps CAP_NET_ADMIN, CAP_NET_BIND_SERVICE, CAP_SYS_NICE and CAP_BPF alone" in_process '^CapEff:.*0000008000801400$'
+expect "it keeps CAP_NET_ADMIN, CAP_NET_BIND_SERVICE and CAP_BPF alone" in_process '^CapEff:.*0000008000001400$'
 expect "it cannot gain privileges" in_process '^NoNewPrivs:.*1$'
 expect "its system calls are filtered" in_process '^Seccomp:.*2$'
 expect "its socket is root's alone" [ "$(stat -c %a /run/midspan/relay.sock)" = 600 ]

@@ -65,13 +65,6 @@ macro_rules! counters {
     };
 }
 
-impl Counters {
-    /// Bytes read from both legs of all flows.
-    pub(crate) fn carried(&self) -> u64 {
-        self.bytes_from_client.get() + self.bytes_from_server.get()
-    }
-}
-
 counters! {
     /// Flows taken.
     accepted,
@@ -81,8 +74,6 @@ counters! {
     closed,
     /// Connections that a worker with too many flows has left to one with fewer.
     handed_over,
-    /// Flows that a worker has left to the one on whose processor their packets arrive.
-    moved,
     /// Connections of the relay's own, made to prove that they arrive.
     probes,
     /// Connections refused: made straight to the relay's own port.

@@ -3,12 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use midspan_observe::subscriber;
 use midspan_split::{
-    Cause, Flow, Leg, Mover, Patience, PerLeg, ReadAhead, Stillness, Trail, Verdict, Watermarks,
-    Way,
+    Cause, Flow, Leg, Mover, Patience, PerLeg, ReadAhead, Stillness, Verdict, Watermarks, Way,
 };
 use midspan_sys::ring::Outgoing;
 use midspan_units::{Span, Time};
@@ -23,10 +22,6 @@ use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::slab::Key;
 use crate::store::{Read, Store, Write};
-
-/// How long after a client has connected its first data is waited for, to end the server's handshake
-/// with it.
-const GRACE: Duration = Duration::from_millis(1);
 
 /// A split flow, carried out with sockets.
 ///
@@ -53,10 +48,6 @@ pub(crate) struct LiveFlow {
     /// What the server is sent before what the client sends, until it is connected.
     pub(crate) preface: Option<Box<[u8]>>,
     stillness: Stillness,
-    pub(crate) trail: Trail,
-    /// The acknowledgement that ends the handshake with the server is kept back for the client's first
-    /// data, which takes it along.
-    keeps_ack: bool,
 }
 
 /// What is told of a flow from outside, beside its bytes.
@@ -128,8 +119,8 @@ struct Socket {
     stirred: bool,
     /// The peer has sent urgent data. Reading stops at its mark, which splicing never passes.
     urgent: bool,
-    /// The kernel does not tell of what arrives.
-    hushed: bool,
+    /// Epoll does not tell of what arrives.
+    reads_masked: bool,
 }
 
 #[derive(Debug)]
@@ -156,17 +147,6 @@ pub(crate) enum Next {
     Abort(Cause),
 }
 
-/// What a turn has carried.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Carried {
-    #[default]
-    Nothing,
-    /// Of a flow that carries much at a time, as one between fast ends does.
-    Much,
-    /// Of a flow that carries less: somebody waits for it.
-    Little,
-}
-
 impl LiveFlow {
     pub(crate) fn new(
         story: Story,
@@ -190,8 +170,6 @@ impl LiveFlow {
             dscp: 0,
             preface: None,
             stillness: Stillness::new(),
-            trail: Trail::new(),
-            keeps_ack: true,
         }
     }
 
@@ -210,7 +188,6 @@ impl LiveFlow {
         self.story.server = server;
         self.sockets.server = Socket::new(fd);
         self.connect_due = connect_due;
-        self.keeps_ack = true;
     }
 
     pub(crate) fn fd(&self, leg: Leg) -> &OwnedFd {
@@ -289,7 +266,6 @@ impl LiveFlow {
         self.flow.connected();
         self.story.connected = Some(Instant::now());
         if let Some(preface) = self.preface.take() {
-            self.keeps_ack = false;
             // It fits: nothing else is in the socket's buffer yet.
             let sent = rustix::net::send(&self.sockets.server.fd, &preface, SendFlags::NOSIGNAL);
             if sent != Ok(preface.len()) {
@@ -306,90 +282,32 @@ impl LiveFlow {
         pool: &mut Pool,
         outbox: &mut Outbox,
         counters: &Counters,
-    ) -> (Next, Carried) {
-        let (mut next, mut carried) = (Next::Wait, Carried::Nothing);
+    ) -> Next {
+        let mut next = Next::Wait;
         for from in Leg::BOTH {
             if self.flow.verdict() != Verdict::Continue {
                 break;
             }
-            let (wanted, by_this) = self.pump(from, key, most, pool, outbox, counters);
-            carried = carried.max(by_this);
-            match (next, wanted) {
+            match (next, self.pump(from, key, most, pool, outbox, counters)) {
                 // With another turn comes another try for a buffer.
                 (Next::Turn, _) | (_, Next::Wait) => {}
                 (_, wanted) => next = wanted,
             }
         }
-        if self.keeps_ack && self.story.connected >= Some(self.acknowledges_at()) {
-            self.acknowledge();
-        }
-        (self.next(next), carried)
+        self.next(next)
     }
 
-    /// Whether nothing of it is held, nothing is done for it and it waits for nobody but its ends, which may go on for
-    /// as long as they like; and little at a time at that.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        let is_idle = |leg| {
-            let lane = &self.lanes[leg];
-            matches!(lane.store, Store::Empty) && !lane.posted && !lane.mover.moves_much()
-        };
-        let is_busy = self.queued || self.waiting || self.keeps_ack;
-        let is_open = !self.flow.is_connecting() && !self.flow.has_seen_fin();
-        !is_busy
-            && is_open
-            && self.flow.verdict() == Verdict::Continue
-            && Leg::BOTH.into_iter().all(is_idle)
-    }
-
-    /// It has come from another worker: what that one counted from, or has told the kernel, is not ours.
-    pub(crate) fn arrive(&mut self) {
-        self.stillness = Stillness::new();
-        for leg in Leg::BOTH {
-            self.sockets[leg].hushed = false;
-        }
-    }
-
-    /// Whose end a direction that moves much waits for: what is held cannot be written, or nothing can be read.
-    pub(crate) fn awaited(&self) -> Option<Leg> {
-        let from = Leg::BOTH.into_iter().find(|&from| self.lanes[from].mover.moves_much())?;
-        let to = from.other();
-        match self.flow.to_write(to) > 0 {
-            true => (!self.sockets[to].writable).then_some(to),
-            false => (!self.sockets[from].readable).then_some(from),
-        }
-    }
-
-    /// Whether the kernel should cease (`Some(true)`) or begin again to tell of what arrives on a leg. While as
-    /// much is held as may be, and more is known to be there, each further packet would wake us in vain.
-    pub(crate) fn should_change_hush(&self, leg: Leg) -> Option<bool> {
+    /// Whether read interest in a leg is to be masked (`Some(true)`) or unmasked. While as much is held as may be, and
+    /// more is known to be there, each further packet would wake us in vain.
+    pub(crate) fn should_mask_reads(&self, leg: Leg) -> Option<bool> {
         let socket = &self.sockets[leg];
         let is_full = self.flow.may_read(leg) == 0 && self.flow.to_write(leg.other()) > 0;
-        let hush = socket.readable && (socket.hushed || is_full);
-        (hush != socket.hushed).then_some(hush)
+        let mask = socket.readable && (socket.reads_masked || is_full);
+        (mask != socket.reads_masked).then_some(mask)
     }
 
-    pub(crate) fn set_hushed(&mut self, leg: Leg, hushed: bool) {
-        self.sockets[leg].hushed = hushed;
-    }
-
-    /// When the server's handshake is acknowledged even if the client has sent nothing. A server that is
-    /// further away than this does not wait at all.
-    pub(crate) fn acknowledges_at(&self) -> Instant {
-        self.story.start + GRACE
-    }
-
-    pub(crate) fn keeps_ack(&self) -> bool {
-        self.keeps_ack
-    }
-
-    /// Acknowledges the server's handshake, unless data has done so or is about to.
-    pub(crate) fn acknowledge(&mut self) {
-        if self.keeps_ack && !self.flow.is_connecting() && !self.lanes[Leg::Client].posted {
-            self.keeps_ack = false;
-            if let Err(error) = sockopt::set_tcp_quickack(&self.sockets.server.fd, true) {
-                tracing::debug!(%error, "the kernel acknowledges in its own time");
-            }
-        }
+    pub(crate) fn set_reads_masked(&mut self, leg: Leg, masked: bool) {
+        self.sockets[leg].reads_masked = masked;
     }
 
     /// What the flow wants, which is this as long as it goes on.
@@ -457,7 +375,7 @@ impl LiveFlow {
         pool: &mut Pool,
         outbox: &mut Outbox,
         counters: &Counters,
-    ) -> (Next, Carried) {
+    ) -> Next {
         let (to, before) = (from.other(), self.flow.total_received(from));
         let mut next = Next::Wait;
         loop {
@@ -483,19 +401,18 @@ impl LiveFlow {
             }
         }
         let moved = self.flow.total_received(from) - before;
-        let (lane, mut carried) = (&mut self.lanes[from], Carried::Nothing);
+        let lane = &mut self.lanes[from];
         if moved > 0 {
             let way = lane.mover.way();
             lane.mover.moved(moved);
             let promoted = way < lane.mover.way();
             counters.splice_promotions.add(u64::from(promoted));
             self.story.spliced[from] |= promoted;
-            carried = if lane.mover.moves_much() { Carried::Much } else { Carried::Little };
         }
         lane.store.release_if_empty(pool);
         self.look_ahead(from);
         self.end(to);
-        (next, carried)
+        next
     }
 
     /// Sees how far a leg is to be read ahead of the other one.
@@ -588,7 +505,6 @@ impl LiveFlow {
                 self.flow.sent(to, bytes as u64);
                 sent(counters, to).add(bytes as u64);
                 self.sockets[to].writable = !full;
-                self.keeps_ack &= to == Leg::Client || bytes == 0;
             }
             Write::Failed => self.flow.fail(Cause::Reset(to)),
         }
@@ -633,7 +549,7 @@ impl Socket {
             finishing: false,
             stirred: false,
             urgent: false,
-            hushed: false,
+            reads_masked: false,
         }
     }
 }

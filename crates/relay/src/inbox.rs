@@ -1,19 +1,12 @@
-//! What workers leave to one another.
+//! Connections that workers leave to one another.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::Forward;
-use crate::flow::LiveFlow;
 use crate::socket::Accepted;
 
-/// What is left to a worker.
-#[derive(Debug)]
-pub(crate) enum Handed {
-    /// A connection that was taken, and whom it is passed on to, if it is.
-    Connection(Box<Accepted>, Option<Arc<Forward>>),
-    /// A flow at rest.
-    Flow(Box<LiveFlow>),
-}
+/// A connection that was taken, and whom it is passed on to, if it is.
+pub(crate) type Handed = Box<(Accepted, Option<Arc<Forward>>)>;
 
 /// Where it is left until the worker sees it, who must be woken for it; and closed by that worker when it ends, so that nothing
 /// is left to nobody.
@@ -71,7 +64,7 @@ mod tests {
         let opening = Opening::default();
         let socket = OwnedFd::from(socket);
         let accepted = Accepted { socket, client, server, opening, mptcp: false, preface: None };
-        Handed::Connection(Box::new(accepted), None)
+        Box::new((accepted, None))
     }
 
     #[test]

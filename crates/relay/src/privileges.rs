@@ -22,9 +22,6 @@ impl Privileges {
         // Buffers beyond net.core.rmem_max and congestion controls that are not for everybody take it
         // too, so that explicit mode keeps it where it is given.
         let mut needed = CapabilitySet::NET_ADMIN;
-        if config.nice < 0 {
-            needed |= CapabilitySet::SYS_NICE;
-        }
         if config.interception != InterceptionKind::None && !config.clients.is_empty() {
             needed |= CapabilitySet::NET_BIND_SERVICE;
             if config.interception != InterceptionKind::Nftables {
@@ -59,12 +56,10 @@ mod tests {
     #[test]
     fn what_is_kept_depends_on_what_is_done() {
         let needed = |text: &str| Privileges::needed(&text.parse().unwrap());
-        let always = CapabilitySet::NET_ADMIN | CapabilitySet::SYS_NICE;
+        let always = CapabilitySet::NET_ADMIN;
         let all = always | CapabilitySet::NET_BIND_SERVICE | CapabilitySet::BPF;
         assert_eq!(needed("clients = [\"10.0.0.0/8\"]"), Privileges::Only(all));
         let forward = "[[forward]]\nlisten = \"0.0.0.0:80\"\nto = \"a:1\"";
         assert_eq!(needed(forward), Privileges::Only(always));
-        let ordinary = format!("nice = 0\n{forward}");
-        assert_eq!(needed(&ordinary), Privileges::Only(CapabilitySet::NET_ADMIN));
     }
 }

@@ -214,10 +214,8 @@ pub(crate) fn bind_as(socket: &Socket, client: SocketAddr, place: Place) -> io::
     socket.bind(&client.into())
 }
 
-/// Starts to connect to `server`. The acknowledgement that ends the handshake is kept back for data to take
-/// along, until TCP_QUICKACK is set; or for 200 ms.
+/// Starts to connect to `server`.
 pub(crate) fn connect(socket: Socket, server: SocketAddr) -> io::Result<OwnedFd> {
-    sockopt::set_tcp_quickack(&socket, false)?;
     match socket.connect(&server.into()) {
         Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
         result => result?,

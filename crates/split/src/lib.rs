@@ -18,7 +18,6 @@ mod mover;
 mod read_ahead;
 mod stillness;
 mod stream;
-mod trail;
 mod window;
 
 pub use admission::{Budget, Ledger, Limits, Refusal, takes_nearby};
@@ -28,5 +27,4 @@ pub use mover::{Mover, Way};
 pub use read_ahead::ReadAhead;
 pub use stillness::{Patience, Stillness};
 pub use stream::Watermarks;
-pub use trail::Trail;
 pub use window::ReceiveWindow;

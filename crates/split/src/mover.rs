@@ -19,7 +19,6 @@ pub struct Mover {
     /// Moving average of bytes per wake-up, in eighths of a byte.
     average: u64,
     way: Way,
-    much: bool,
 }
 
 impl Mover {
@@ -29,15 +28,10 @@ impl Mover {
     pub const BULK: u64 = 16 * 1024;
     /// Average bytes per wake-up below which splicing ends.
     pub const SMALL: u64 = 4 * 1024;
-    /// Average bytes per wake-up from which the sender is as fast as the machine: what 1 Gbit/s carries in a
-    /// millisecond.
-    pub const MUCH: u64 = 128 * 1024;
-    /// Average bytes per wake-up below which it no longer is. Who gets the processor sooner finds less.
-    pub const STILL_MUCH: u64 = 32 * 1024;
 
     /// For a direction that has moved nothing yet.
     pub const fn new() -> Self {
-        Mover { total: 0, average: 0, way: Way::Copy, much: false }
+        Mover { total: 0, average: 0, way: Way::Copy }
     }
 
     /// A wake-up moved `bytes`.
@@ -45,7 +39,6 @@ impl Mover {
         self.total = self.total.saturating_add(bytes);
         // One wake-up cannot outweigh a few dozen small ones.
         self.average = self.average - self.average / 8 + bytes.min(32 * Self::BULK);
-        self.much = self.average >= 8 * if self.much { Self::STILL_MUCH } else { Self::MUCH };
         self.way = match self.way {
             Way::Copy if self.total >= Self::WORTH_A_PIPE && self.average >= 8 * Self::BULK => {
                 Way::Splice
@@ -53,11 +46,6 @@ impl Mover {
             Way::Splice if self.average < 8 * Self::SMALL => Way::Copy,
             way => way,
         };
-    }
-
-    /// Whether so much comes at a time that none of it is urgent.
-    pub const fn moves_much(&self) -> bool {
-        self.much
     }
 
     /// How to move what comes next.
@@ -83,23 +71,6 @@ mod tests {
         assert_eq!(mover.way(), Way::Copy);
         mover.moved(1);
         assert_eq!(mover.way(), Way::Splice);
-    }
-
-    #[test]
-    fn only_what_comes_as_fast_as_the_machine_is_much() {
-        let mut mover = Mover::new();
-        (0..1000).for_each(|_| mover.moved(Mover::MUCH - 1));
-        assert!(mover.way() == Way::Splice && !mover.moves_much());
-        (0..1000).for_each(|_| mover.moved(Mover::MUCH + 8));
-        assert!(mover.moves_much());
-        (0..1000).for_each(|_| mover.moved(Mover::STILL_MUCH + 8));
-        assert!(mover.moves_much());
-        (0..1000).for_each(|_| mover.moved(Mover::STILL_MUCH - 1));
-        assert!(!mover.moves_much());
-        // One small turn among large ones does not count.
-        (0..1000).for_each(|_| mover.moved(4 * Mover::MUCH));
-        mover.moved(1);
-        assert!(mover.moves_much());
     }
 
     #[test]

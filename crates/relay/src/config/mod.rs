@@ -59,9 +59,8 @@ pub struct Config {
     /// Worker threads; 0 is one per core.
     #[serde(default)]
     pub workers: usize,
-    /// The workers' scheduling priority, -20 (first) to 19, as far as the user may set it: who is served by
-    /// a worker that has to wait its turn on a busy processor is served late.
-    #[serde(default = "default_nice")]
+    /// The workers' scheduling priority, -20 (first) to 19, as far as the user may set it.
+    #[serde(default)]
     pub nice: i32,
     /// Firewall mark of packets to deliver here, and number of the routing table that does it.
     #[serde(default = "default_mark")]
@@ -186,10 +185,6 @@ pub enum ReadAheadKind {
     Auto,
 }
 
-const fn default_nice() -> i32 {
-    -10
-}
-
 fn default_mark() -> u32 {
     0x4d53
 }
@@ -282,7 +277,7 @@ impl Config {
             pin: default_pin(),
             account_idle: default_account_idle(),
             workers: 0,
-            nice: default_nice(),
+            nice: 0,
             mark: default_mark(),
             buffer: default_buffer(),
             read_ahead: ReadAheadKind::default(),

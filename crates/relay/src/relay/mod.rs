@@ -19,7 +19,7 @@ use crate::privileges::Privileges;
 use crate::shared::{Monitor, Phase, Shared, raise};
 use crate::socket::{self, Place};
 use crate::succession::{Office, retire_predecessor};
-use crate::worker::Worker;
+use crate::worker::{self, Worker};
 use supervisor::Signals;
 
 /// Why the relay did not start, or did not end as it should.
@@ -289,7 +289,7 @@ impl Relay {
 
     fn spawn(&self, index: usize, mut worker: Worker) -> io::Result<JoinHandle<io::Result<()>>> {
         let shared = self.shared.clone();
-        let processors = self.processors.clone();
+        let processor = self.processors.get(index).copied();
         std::thread::Builder::new().name(format!("relay-{index}")).spawn(move || {
             /// Tells the supervisor however the worker ends, a panic included.
             struct Ended(Arc<Shared>);
@@ -298,10 +298,12 @@ impl Relay {
                     raise(&self.0.ended);
                 }
             }
+            worker::set_priority(shared.settings().config.nice);
             shared.privileges.lower();
-            worker.set_priority(shared.settings().config.nice);
             let _ended = Ended(shared);
-            worker.set_place(&processors, index);
+            if let Some(processor) = processor {
+                worker.set_processor(processor);
+            }
             worker.run()
         })
     }

@@ -6,7 +6,7 @@ use midspan_split::takes_nearby;
 use midspan_steer::Slot;
 
 use super::Worker;
-use super::place::Place;
+use super::processor::Processor;
 use crate::shared::{HeldSlot, Phase};
 
 /// How often a worker says that it lives; BPF believes it for half a second.
@@ -43,25 +43,25 @@ impl Worker {
 
     /// Takes the connections that arrive on its own processor, unless it has too many flows already.
     pub(super) fn balance(&mut self) {
-        let Some(place) = &mut self.place else { return };
+        let Some(processor) = &mut self.processor else { return };
         let (own, all) = (self.flows.len() as u64, self.shared.ledger().flows().into());
-        let wanted = takes_nearby(place.nearby, own, all, self.shared.ends.len() as u64);
-        if wanted != place.nearby {
-            place.nearby = wanted;
+        let wanted = takes_nearby(processor.nearby, own, all, self.shared.ends.len() as u64);
+        if wanted != processor.nearby {
+            processor.nearby = wanted;
             self.say_nearby();
         }
     }
 
     /// Tells the kernel whether connections that arrive on its processor are its own.
     pub(super) fn say_nearby(&self) {
-        let Some(&Place { home, nearby, .. }) = self.place.as_ref() else { return };
+        let Some(Processor { number, nearby }) = self.processor else { return };
         if let Some(slot) = &self.slot
-            && let Err(error) = slot.take_nearby(home, nearby)
+            && let Err(error) = slot.take_nearby(number, nearby)
         {
             tracing::debug!(%error, "steered connections come from any processor");
         }
         for listener in &self.listeners {
-            if let Err(error) = listener.prefer(nearby.then_some(home)) {
+            if let Err(error) = listener.prefer(nearby.then_some(number)) {
                 tracing::debug!(%error, "connections come from any processor");
             }
         }

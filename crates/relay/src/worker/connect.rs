@@ -73,15 +73,12 @@ impl Worker {
         if early > 0 {
             flow.early(early, self.counters());
         }
-        let acknowledges_at = flow.acknowledges_at();
-        let key = self.flows.insert_with(|key| {
+        self.flows.insert_with(|key| {
             for leg in Leg::BOTH {
                 watch_leg(&self.epoll, key, leg, flow.fd(leg))?;
             }
-            Ok::<_, io::Error>(flow)
-        })?;
-        self.handshakes.push_back((acknowledges_at, key));
-        Ok(key)
+            Ok(flow)
+        })
     }
 
     /// Marks what is sent to a client as its server has marked its answer, which BPF has seen.
@@ -143,21 +140,6 @@ impl Worker {
             self.connects.pop_front();
             if connecting {
                 self.connect_to_another(key, Cause::ConnectTimedOut);
-            }
-        }
-    }
-
-    /// Acknowledges handshakes whose clients have not sent anything in time.
-    pub(super) fn acknowledge_handshakes(&mut self) {
-        let mut now = None;
-        while let Some(&(due, key)) = self.handshakes.front() {
-            let flow = self.flows.get_mut(key).filter(|flow| flow.keeps_ack());
-            if flow.is_some() && *now.get_or_insert_with(Instant::now) < due {
-                break;
-            }
-            self.handshakes.pop_front();
-            if let Some(flow) = flow {
-                flow.acknowledge();
             }
         }
     }

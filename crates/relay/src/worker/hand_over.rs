@@ -1,7 +1,6 @@
-//! What workers leave to one another: new connections where one has too many flows, and flows whose packets arrive elsewhere.
+//! New connections that a worker with too many flows leaves to one with fewer.
 
 use super::Worker;
-use crate::flow::Carried;
 use crate::inbox::{Handed, Inbox};
 use crate::shared::raise;
 
@@ -11,7 +10,7 @@ impl Worker {
     /// Who opens many connections at once is faster than a worker on the same processor, which finds all of them at its own
     /// listener when it runs again: too late for the kernel to be told that it has enough.
     pub(super) fn who_has_fewer(&self) -> Option<usize> {
-        let has_enough = self.place.as_ref().is_some_and(|place| !place.nearby);
+        let has_enough = self.processor.is_some_and(|own| !own.nearby);
         if !has_enough {
             return None;
         }
@@ -31,16 +30,8 @@ impl Worker {
     /// Takes what other workers have left to this one.
     pub(super) fn take_handed(&mut self) {
         for handed in self.inbox().take() {
-            self.carried = Carried::Little;
-            self.take_back(handed);
-        }
-    }
-
-    /// Takes what nobody else does.
-    pub(super) fn take_back(&mut self, handed: Handed) {
-        match handed {
-            Handed::Connection(accepted, forward) => self.keep(*accepted, forward, None),
-            Handed::Flow(flow) => self.adopt(*flow),
+            let (accepted, forward) = *handed;
+            self.keep(accepted, forward, None);
         }
     }
 

@@ -43,10 +43,7 @@ impl Worker {
         let leg = &self.settings.config.server_leg;
         let socket = socket::open(syn.server, leg, true, syn.dscp)?;
         socket::bind_as(&socket, syn.client, self.shared.place)?;
-        let socket = socket::connect(socket, syn.server)?;
-        // Its client comes only later, and has nothing to take along.
-        rustix::net::sockopt::set_tcp_quickack(&socket, true)?;
-        Ok(socket)
+        socket::connect(socket, syn.server)
     }
 
     /// Sends a held SYN on: to our listener if its server has answered, and else to the server.

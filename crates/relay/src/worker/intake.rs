@@ -15,9 +15,8 @@ use super::connect::ServerLeg;
 use super::{LISTENERS, Worker};
 use crate::config::Forward;
 use crate::counters::{Count, Counters};
-use crate::flow::{Carried, Story};
+use crate::flow::Story;
 use crate::greeting::Greeted;
-use crate::inbox::Handed;
 use crate::interception::is_probe;
 use crate::opening::Opening;
 use crate::proxy_protocol::Ends;
@@ -33,7 +32,6 @@ impl Worker {
     /// Takes what waits at the listeners, up to a fair share; epoll tells again of the rest.
     pub(super) fn accept(&mut self) {
         while let Some(listener) = self.waiting_at.pop() {
-            self.carried = Carried::Little;
             self.accept_at(listener);
         }
     }
@@ -159,10 +157,10 @@ impl Worker {
         if confirmed.is_none()
             && let Some(other) = self.who_has_fewer()
         {
-            let connection = Handed::Connection(Box::new(accepted), forward);
-            return match self.hand_over(other, connection) {
+            return match self.hand_over(other, Box::new((accepted, forward))) {
                 Ok(()) => self.counters().handed_over.add(1),
-                Err(back) => self.take_back(back),
+                // That one has ended.
+                Err(back) => self.keep(back.0, back.1, None),
             };
         }
         self.keep(accepted, forward, confirmed);

@@ -2,13 +2,10 @@
 
 mod beat;
 mod connect;
-mod courtesy;
-mod follow;
 mod hand_over;
-mod haste;
 mod held;
 mod intake;
-mod place;
+mod processor;
 mod rounds;
 mod turns;
 mod watch;
@@ -27,17 +24,16 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 
 use beat::Beat;
-use courtesy::Courtesy;
-use haste::Haste;
 use intake::listeners;
-use place::Place;
+use processor::Processor;
+pub(crate) use processor::set_priority;
 use rounds::Rounds;
 use watch::leg_of;
 
 use crate::config::{Config, LegConfig, ReadAheadKind};
 use crate::confirm::Confirmations;
 use crate::counters::Counters;
-use crate::flow::{Carried, LiveFlow, Told};
+use crate::flow::{LiveFlow, Told};
 use crate::greeting::Greetings;
 use crate::observe::Asked;
 use crate::outbox::Outbox;
@@ -73,10 +69,6 @@ pub(crate) struct Worker {
     /// The place among those that BPF steers to.
     slot: Option<HeldSlot>,
     beat: Beat,
-    courtesy: Courtesy,
-    haste: Haste,
-    /// What was carried in this round.
-    carried: Carried,
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
     clients: Vec<IpNet>,
@@ -90,11 +82,7 @@ pub(crate) struct Worker {
     /// When connects are given up. All have the same time, so the first in is the first due.
     connects: VecDeque<(Instant, Key)>,
     /// None if it may run anywhere.
-    place: Option<Place>,
-    /// The flow that has carried much last.
-    fast: Option<Key>,
-    /// When servers' handshakes are acknowledged at the latest, in the order of time.
-    handshakes: VecDeque<(Instant, Key)>,
+    processor: Option<Processor>,
     greetings: Greetings,
     confirmations: Confirmations,
     /// When each of them has lasted so long that its server's answers may come by another way.
@@ -137,9 +125,6 @@ impl Worker {
             listeners,
             slot: None,
             beat: Beat::none(),
-            courtesy: Courtesy::new(),
-            haste: Haste::new(),
-            carried: Carried::Nothing,
             rest_until: None,
             clients: IpNet::aggregate(&config.clients),
             flows: Slab::new(),
@@ -148,9 +133,7 @@ impl Worker {
             queue: VecDeque::new(),
             waiting: VecDeque::new(),
             connects: VecDeque::new(),
-            place: None,
-            fast: None,
-            handshakes: VecDeque::new(),
+            processor: None,
             greetings,
             confirmations,
             doubts: VecDeque::new(),
@@ -183,10 +166,7 @@ impl Worker {
             }
             self.accept();
             self.take_turns();
-            self.mind_haste();
-            self.make_way();
             self.asked.step(&self.flows);
-            self.acknowledge_handshakes();
             self.give_up_connects();
             self.give_up_greetings();
             self.voice_doubts();
@@ -199,24 +179,10 @@ impl Worker {
         }
     }
 
-    /// Waits for events. Where there are few, others may go first, who have more for us to do.
-    fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
+    /// Waits for events.
+    fn wait(&self, events: &mut Vec<Event>) -> io::Result<()> {
         let timeout = self.timeout();
-        self.take_events(events, timeout.as_ref())?;
-        let first = events.len();
-        if self.courtesy.is_due(first, self.counters().carried()) && !self.haste.is_at_ease() {
-            let begin = Instant::now();
-            rustix::thread::sched_yield();
-            let took = begin.elapsed();
-            self.take_events(events, Some(&Timespec::default()))?;
-            self.courtesy.learn(events.len() - first, took);
-        }
-        self.courtesy.round(events.len());
-        Ok(())
-    }
-
-    fn take_events(&self, events: &mut Vec<Event>, timeout: Option<&Timespec>) -> io::Result<()> {
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout) {
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -319,11 +285,7 @@ impl Worker {
                 .min()?;
         let wait = due.saturating_duration_since(Instant::now());
         // Rounded up, as waking early would only mean to wait again.
-        let mut wait = wait + Duration::from_millis(1);
-        if let Some(&(due, _)) = self.handshakes.front() {
-            wait = wait.min(due.saturating_duration_since(Instant::now()));
-        }
-        Timespec::try_from(wait).ok()
+        Timespec::try_from(wait + Duration::from_millis(1)).ok()
     }
 
     fn is_done(&mut self) -> bool {

@@ -6,8 +6,11 @@ use midspan_split::{Cause, Leg};
 
 use super::Worker;
 use crate::counters::Counters;
-use crate::flow::{Carried, Next};
+use crate::flow::Next;
 use crate::slab::Key;
+
+/// Bytes that a flow may move in each direction before other flows get their turn.
+const TURN: u64 = 1 << 20;
 
 impl Worker {
     pub(super) fn enqueue(&mut self, key: Key) {
@@ -26,14 +29,9 @@ impl Worker {
             let Some(flow) = self.flows.get_mut(key) else { continue };
             flow.queued = false;
             let counters = &self.shared.ends[self.index].counters;
-            let most = self.haste.turn();
-            let (next, carried) = flow.turn(key, most, &mut self.pool, &mut self.outbox, counters);
-            self.carried = self.carried.max(carried);
-            if carried == Carried::Much {
-                self.fast = Some(key);
-            }
+            let next = flow.turn(key, TURN, &mut self.pool, &mut self.outbox, counters);
             self.go_on(key, next);
-            self.mind_arrivals(key);
+            self.mask_reads(key);
             if self.outbox.is_full() {
                 self.send_out();
             }
@@ -78,7 +76,6 @@ impl Worker {
             let counters = &self.shared.ends[self.index].counters;
             let next = flow.sent_out(to, sent, &mut self.pool, counters);
             self.go_on(key, next);
-            self.follow(key);
         }
         self.outbox.clear();
     }

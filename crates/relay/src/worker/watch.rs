@@ -16,8 +16,8 @@ const ALL: EventFlags = EventFlags::IN
     .union(EventFlags::RDHUP)
     .union(EventFlags::ET);
 
-/// All but what arrives. Each packet is told as urgent data, too, whatever it is.
-const HUSHED: EventFlags = ALL.difference(EventFlags::IN.union(EventFlags::PRI));
+/// All but read interest. Each packet is told as urgent data, too, whatever it is.
+const READS_MASKED: EventFlags = ALL.difference(EventFlags::IN.union(EventFlags::PRI));
 
 /// What an event bears of the leg that it is about.
 fn word(key: Key, leg: Leg) -> u64 {
@@ -34,15 +34,15 @@ pub(super) fn watch_leg(epoll: &OwnedFd, key: Key, leg: Leg, fd: &OwnedFd) -> io
 }
 
 impl Worker {
-    /// Has the kernel tell of what arrives on a flow's legs where it is of use.
-    pub(super) fn mind_arrivals(&mut self, key: Key) {
+    /// Masks read interest in a flow's legs where nothing more may be read, and unmasks it again.
+    pub(super) fn mask_reads(&mut self, key: Key) {
         for leg in Leg::BOTH {
             let Some(flow) = self.flows.get_mut(key) else { return };
-            let Some(hush) = flow.should_change_hush(leg) else { continue };
+            let Some(mask) = flow.should_mask_reads(leg) else { continue };
             let (flags, data) =
-                (if hush { HUSHED } else { ALL }, EventData::new_u64(word(key, leg)));
+                (if mask { READS_MASKED } else { ALL }, EventData::new_u64(word(key, leg)));
             match epoll::modify(&self.epoll, flow.fd(leg), data, flags) {
-                Ok(()) => flow.set_hushed(leg, hush),
+                Ok(()) => flow.set_reads_masked(leg, mask),
                 // Not to be told would be to wait for ever.
                 Err(error) => {
                     tracing::error!(%leg, %error, "a leg cannot be watched");
