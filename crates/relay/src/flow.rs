@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use midspan_observe::subscriber;
 use midspan_split::{
-    Cause, Flow, Leg, Mover, Patience, PerLeg, ReadAhead, Stillness, Verdict, Watermarks, Way,
+    Cause, Flow, Leg, Linger, Mover, Patience, PerLeg, ReadAhead, Stillness, Verdict, Watermarks,
+    Way,
 };
 use midspan_sys::ring::Outgoing;
 use midspan_units::{Span, Time};
@@ -48,6 +49,9 @@ pub(crate) struct LiveFlow {
     /// What the server is sent before what the client sends, until it is connected.
     pub(crate) preface: Option<Box<[u8]>>,
     stillness: Stillness,
+    linger: Linger,
+    /// In the worker's queue of flows that linger.
+    pub(crate) lingers: bool,
 }
 
 /// What is told of a flow from outside, beside its bytes.
@@ -121,6 +125,9 @@ struct Socket {
     urgent: bool,
     /// Epoll does not tell of what arrives.
     reads_masked: bool,
+    /// Its connection has failed, and the error was taken from it, which was not one of after the peer's
+    /// FIN: where reading comes to an end, no FIN was.
+    cut: bool,
 }
 
 #[derive(Debug)]
@@ -170,6 +177,8 @@ impl LiveFlow {
             dscp: 0,
             preface: None,
             stillness: Stillness::new(),
+            linger: Linger::default(),
+            lingers: false,
         }
     }
 
@@ -235,23 +244,31 @@ impl LiveFlow {
         socket.readable |= flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP);
         socket.writable |= flags.contains(EventFlags::OUT);
         socket.stirred = true;
-        socket.finishing |= flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
-        socket.stops_short |= socket.finishing || flags.contains(EventFlags::ERR);
+        let failed = flags.contains(EventFlags::ERR) || self.flow.lost() == Some(leg);
+        socket.finishing |= !failed && flags.intersects(EventFlags::RDHUP | EventFlags::HUP);
+        socket.stops_short |= socket.finishing || failed;
         if flags.contains(EventFlags::PRI) {
             socket.meets_urgent(counters);
         }
         let connecting = leg == Leg::Server && self.flow.is_connecting();
-        let error = match flags.contains(EventFlags::ERR) {
+        // The error of one that is closed by it is left for who reads to find, behind what came before.
+        let closed = !connecting && flags.contains(EventFlags::ERR | EventFlags::HUP);
+        let error = match flags.contains(EventFlags::ERR) && !closed {
             true => sockopt::socket_error(&socket.fd).unwrap_or_else(Err).err(),
             false => None,
         };
         match error {
+            _ if closed => self.lose(leg, None),
             // A server that was connected and has reset since we last looked: before its FIN, or
             // after it.
-            Some(Errno::CONNRESET | Errno::PIPE) => self.flow.fail(Cause::Reset(leg)),
+            Some(error @ (Errno::CONNRESET | Errno::PIPE)) if connecting => {
+                self.connected();
+                self.lose(leg, Some(error));
+                return Told::Connected;
+            }
             Some(_) if connecting && !self.others.is_empty() => return Told::TryAnother,
             Some(_) if connecting => self.flow.fail(Cause::ConnectFailed),
-            Some(_) => self.flow.fail(Cause::Reset(leg)),
+            Some(error) => self.lose(leg, Some(error)),
             None if connecting && socket.writable => {
                 self.connected();
                 return Told::Connected;
@@ -259,6 +276,41 @@ impl LiveFlow {
             None => {}
         }
         Told::Work
+    }
+
+    /// A leg's connection has failed; `error` is what was taken from its socket, which tells it once.
+    fn lose(&mut self, leg: Leg, error: Option<Errno>) {
+        let socket = &mut self.sockets[leg];
+        if self.flow.lost() != Some(leg) {
+            // After the peer's FIN it is EPIPE.
+            socket.cut = error.is_some_and(|error| error != Errno::PIPE);
+        }
+        (socket.readable, socket.stops_short) = (true, true);
+        self.flow.lose(leg);
+        self.sockets[leg.other()].stirred = true;
+        // Who has sent nothing since need not be delivered to a server that is not there yet.
+        let unread = rustix::io::ioctl_fionread(&self.sockets[leg].fd).unwrap_or(0);
+        if self.flow.is_connecting() && unread == 0 {
+            self.flow.exhausted(leg);
+        }
+    }
+
+    /// Whether a leg's connection has failed, and what came by it is still on its way to the other one's peer.
+    pub(crate) fn is_lingering(&self) -> bool {
+        self.flow.lost().is_some() && self.flow.verdict() == Verdict::Continue
+    }
+
+    /// Has the next turn see how much of it is acknowledged, of which the kernel tells nothing; or gives up.
+    pub(crate) fn look_after_last(&mut self) {
+        let Some(lost) = self.flow.lost().filter(|_| !self.flow.is_connecting()) else { return };
+        let to = lost.other();
+        self.sockets[to].stirred = true;
+        let unacknowledged = midspan_sys::socket::unacknowledged(&self.sockets[to].fd).unwrap_or(0);
+        let acknowledged = self.flow.total_sent(to).saturating_sub(unacknowledged.into());
+        let now = Time::from_nanos(self.story.start.elapsed().as_nanos() as u64);
+        if self.linger.is_over(acknowledged, now) {
+            self.flow.fail(Cause::Reset(lost));
+        }
     }
 
     /// The server is there: it is told first what it is to be told, of which nothing is the client's.
@@ -269,7 +321,7 @@ impl LiveFlow {
             // It fits: nothing else is in the socket's buffer yet.
             let sent = rustix::net::send(&self.sockets.server.fd, &preface, SendFlags::NOSIGNAL);
             if sent != Ok(preface.len()) {
-                self.flow.fail(Cause::Reset(Leg::Server));
+                self.lose(Leg::Server, sent.err());
             }
         }
     }
@@ -410,6 +462,10 @@ impl LiveFlow {
             self.story.spliced[from] |= promoted;
         }
         lane.store.release_if_empty(pool);
+        if self.flow.lost() == Some(to) && !lane.posted {
+            // It has nowhere to go.
+            lane.store.release(pool);
+        }
         self.look_ahead(from);
         self.end(to);
         next
@@ -462,11 +518,16 @@ impl LiveFlow {
             }
             Read::Dry => {
                 socket.readable = false;
+                // Nothing comes any more.
+                self.flow.exhausted(from);
                 None
             }
             Read::End => {
                 socket.readable = false;
-                self.flow.end_of_stream(from);
+                match socket.cut {
+                    true => self.flow.exhausted(from),
+                    false => self.flow.end_of_stream(from),
+                }
                 None
             }
             Read::Mark => {
@@ -475,7 +536,9 @@ impl LiveFlow {
                 (self.flow.to_write(from.other()) > 0).then_some(Next::Wait)
             }
             Read::Failed => {
-                self.flow.fail(Cause::Reset(from));
+                self.lose(from, None);
+                self.sockets[from].readable = false;
+                self.flow.exhausted(from);
                 None
             }
             Read::Full => Some(Next::Wait),
@@ -506,7 +569,7 @@ impl LiveFlow {
                 sent(counters, to).add(bytes as u64);
                 self.sockets[to].writable = !full;
             }
-            Write::Failed => self.flow.fail(Cause::Reset(to)),
+            Write::Failed(error) => self.lose(to, Some(error)),
         }
     }
 
@@ -515,15 +578,15 @@ impl LiveFlow {
     /// The kernel wakes us for that: on the acknowledgement of a FIN the socket leaves its state
     /// (FIN-WAIT-1, CLOSING, LAST-ACK; RFC 9293, 3.3.2), and a change of state is an event.
     fn end(&mut self, to: Leg) {
-        let socket = &mut self.sockets[to];
         if self.flow.must_finish(to) {
-            match shutdown(&socket.fd, Shutdown::Write) {
-                Ok(()) => self.flow.finished(to),
-                Err(_) => self.flow.fail(Cause::Reset(to)),
-            }
             // It takes an event to know better.
-            socket.stirred = false;
+            self.sockets[to].stirred = false;
+            match shutdown(&self.sockets[to].fd, Shutdown::Write) {
+                Ok(()) => self.flow.finished(to),
+                Err(_) => self.lose(to, None),
+            }
         }
+        let socket = &mut self.sockets[to];
         if self.flow.awaits_drain(to)
             && std::mem::take(&mut socket.stirred)
             && matches!(midspan_sys::socket::unacknowledged(&socket.fd), Ok(0))
@@ -550,6 +613,7 @@ impl Socket {
             stirred: false,
             urgent: false,
             reads_masked: false,
+            cut: false,
         }
     }
 }

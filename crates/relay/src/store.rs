@@ -49,8 +49,8 @@ pub(crate) enum Read {
 pub(crate) enum Write {
     /// So many bytes. `full` if the destination takes no more for now.
     Some { bytes: usize, full: bool },
-    /// The destination failed.
-    Failed,
+    /// The destination failed, for this.
+    Failed(Errno),
 }
 
 impl Store {
@@ -203,7 +203,7 @@ fn outcome(sent: Result<usize, Errno>, held: usize) -> Write {
     match sent {
         Ok(bytes) => Write::Some { bytes, full: bytes < held },
         Err(Errno::AGAIN) => Write::Some { bytes: 0, full: true },
-        Err(_) => Write::Failed,
+        Err(error) => Write::Failed(error),
     }
 }
 

@@ -10,8 +10,12 @@ use crate::stream::{Stream, Watermarks};
 ///   SYN ([`Flow::early`]).
 /// - Each direction ends by itself: a FIN read from one leg is sent on the other exactly once,
 ///   after the last byte, while the opposite direction goes on (half-close, RFC 9293, 3.6).
-/// - A reset, or any failure of a leg, ends the flow at once; both legs must then be reset, but for
-///   one on which both FINs have crossed: TCP has no reset for it any more ([`Flow::has_ended`]).
+/// - A reset, or any other failure of a leg, does not overtake data ([`Flow::lose`]): what its peer
+///   had sent before is read, written to the other leg and acknowledged there, a FIN included; then
+///   both legs must be reset. What the other leg sends from then on has nowhere to go: it is not
+///   read, and what was held of it is dropped.
+/// - Where a flow ends before its time, a leg on which both FINs have crossed is left to end: TCP
+///   has no reset for it any more ([`Flow::has_ended`]).
 /// - Both legs may be closed in order only when both directions have ended *and* both peers have
 ///   acknowledged everything, the FINs included. Until then the death of whoever holds the sockets
 ///   must reset both legs, never end them.
@@ -23,6 +27,18 @@ pub struct Flow {
     stage: Stage,
     /// By the leg read *from*.
     streams: PerLeg<Stream>,
+    /// The leg whose connection has failed, while what came by it is still on its way.
+    lost: Option<Lost>,
+}
+
+/// A leg without a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lost {
+    leg: Leg,
+    /// All that it had received has been read.
+    is_read: bool,
+    /// The other leg's peer has all of it.
+    is_delivered: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +112,11 @@ impl Flow {
     /// A flow whose client is connected and whose server leg is connecting.
     pub const fn new(marks: Watermarks) -> Self {
         let stream = Stream::new(marks);
-        Flow { stage: Stage::Connecting, streams: PerLeg { client: stream, server: stream } }
+        Flow {
+            stage: Stage::Connecting,
+            streams: PerLeg { client: stream, server: stream },
+            lost: None,
+        }
     }
 
     // What happened.
@@ -116,11 +136,33 @@ impl Flow {
         self.insist(moved);
     }
 
-    /// The flow failed: a leg was reset, the connect failed, the relay stops. The first cause
-    /// stands.
+    /// The flow failed as a whole and ends at once: the connect failed, the relay stops. The first
+    /// cause stands.
     pub fn fail(&mut self, cause: Cause) {
         if !matches!(self.stage, Stage::Over(_)) {
             self.stage = Stage::Over(cause);
+        }
+    }
+
+    /// This leg's peer reset its connection, or it failed otherwise. What it had received before may
+    /// still be read: say [`Flow::exhausted`] when there is nothing left, or
+    /// [`Flow::end_of_stream`] if the peer had sent its FIN before.
+    pub fn lose(&mut self, leg: Leg) {
+        match self.lost {
+            None if leg == Leg::Server && self.is_connecting() => self.fail(Cause::Reset(leg)),
+            None => self.lost = Some(Lost { leg, is_read: false, is_delivered: false }),
+            Some(lost) if lost.leg != leg => self.fail(Cause::Reset(lost.leg)),
+            Some(_) => {}
+        }
+    }
+
+    /// All that a leg had received before it was [lost](Flow::lose) has been read.
+    pub fn exhausted(&mut self, leg: Leg) {
+        if let Some(lost) = self.lost.as_mut().filter(|lost| lost.leg == leg) {
+            lost.is_read = true;
+            if self.is_connecting() {
+                self.fail(Cause::Reset(leg));
+            }
         }
     }
 
@@ -156,6 +198,11 @@ impl Flow {
 
     /// A leg's peer has acknowledged all that was sent on it, our FIN included if it was sent.
     pub fn drained(&mut self, leg: Leg) {
+        if self.awaits_last(leg)
+            && let Some(lost) = &mut self.lost
+        {
+            lost.is_delivered = true;
+        }
         self.streams[leg.other()].drain();
     }
 
@@ -175,12 +222,15 @@ impl Flow {
 
     /// Whether the flow goes on.
     pub fn verdict(&self) -> Verdict {
-        match self.stage {
-            Stage::Over(cause) => Verdict::Abort(cause),
-            Stage::Relaying if Leg::BOTH.iter().all(|&leg| self.streams[leg].is_over()) => {
-                Verdict::Close
+        let is_over = |leg: &Leg| self.streams[*leg].is_over();
+        match (self.stage, self.lost) {
+            (Stage::Over(cause), _) => Verdict::Abort(cause),
+            (Stage::Connecting, _) => Verdict::Continue,
+            (Stage::Relaying, _) if Leg::BOTH.iter().all(is_over) => Verdict::Close,
+            (Stage::Relaying, Some(Lost { leg, is_delivered: true, .. })) => {
+                Verdict::Abort(Cause::Reset(leg))
             }
-            Stage::Connecting | Stage::Relaying => Verdict::Continue,
+            (Stage::Relaying, _) => Verdict::Continue,
         }
     }
 
@@ -189,25 +239,47 @@ impl Flow {
         self.stage == Stage::Connecting
     }
 
+    /// The leg whose connection has failed, if one has.
+    pub fn lost(&self) -> Option<Leg> {
+        self.lost.map(|lost| lost.leg)
+    }
+
     /// How many bytes may be read from a leg; zero is a pause (or the end).
     pub fn may_read(&self, from: Leg) -> u64 {
-        if self.stage == Stage::Relaying { self.streams[from].may_read() } else { 0 }
+        let is_read = self.lost.is_some_and(|lost| lost.leg != from || lost.is_read);
+        if self.stage == Stage::Relaying && !is_read { self.streams[from].may_read() } else { 0 }
     }
 
     /// How many held bytes wait to be written to a leg.
     pub fn to_write(&self, to: Leg) -> u64 {
-        if self.stage == Stage::Relaying { self.streams[to.other()].held() } else { 0 }
+        if self.carries(to) { self.streams[to.other()].held() } else { 0 }
     }
 
     /// Whether our FIN must be sent on a leg now. Say [`Flow::finished`] when it is.
     pub fn must_finish(&self, to: Leg) -> bool {
-        self.stage == Stage::Relaying && self.streams[to.other()].must_finish()
+        self.carries(to) && self.streams[to.other()].must_finish()
     }
 
-    /// Whether the flow waits for a leg's peer to acknowledge our FIN and all before it. Say
-    /// [`Flow::drained`] when it has.
+    /// Whether the flow waits for a leg's peer to acknowledge all that was sent on it, our FIN
+    /// included if it was sent. Say [`Flow::drained`] when it has.
     pub fn awaits_drain(&self, leg: Leg) -> bool {
-        self.stage == Stage::Relaying && self.streams[leg.other()].awaits_drain()
+        self.carries(leg) && self.streams[leg.other()].awaits_drain() || self.awaits_last(leg)
+    }
+
+    /// Whether what was sent on a leg is all that came from the other one, which is lost.
+    fn awaits_last(&self, leg: Leg) -> bool {
+        let stream = &self.streams[leg.other()];
+        self.lost.is_some_and(|lost| {
+            let is_read = lost.is_read || stream.is_read();
+            lost.leg != leg && is_read && !lost.is_delivered
+        }) && self.stage == Stage::Relaying
+            && stream.held() == 0
+            && !stream.must_finish()
+    }
+
+    /// Whether what is for a leg can still be sent on it.
+    fn carries(&self, to: Leg) -> bool {
+        self.stage == Stage::Relaying && self.lost() != Some(to)
     }
 
     /// Whether a leg has ended both ways: its peer's FIN was read, and ours followed the last byte.

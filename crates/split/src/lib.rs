@@ -14,6 +14,7 @@
 mod admission;
 mod flow;
 mod leg;
+mod linger;
 mod mover;
 mod read_ahead;
 mod stillness;
@@ -23,6 +24,7 @@ mod window;
 pub use admission::{Budget, Ledger, Limits, Refusal, takes_nearby};
 pub use flow::{Cause, Flow, Verdict};
 pub use leg::{Leg, PerLeg};
+pub use linger::Linger;
 pub use mover::{Mover, Way};
 pub use read_ahead::ReadAhead;
 pub use stillness::{Patience, Stillness};

@@ -16,7 +16,10 @@ enum Event {
     Offer(Leg, u64),
     /// The leg's peer will send no more.
     Close(Leg),
+    /// The leg's connection fails: its peer sends nothing any more.
     Reset(Leg),
+    /// The relay finds that nothing is left to read of a leg that has failed.
+    Exhaust(Leg),
     /// The relay reads up to this many bytes of what is there, or the end.
     Read(Leg, u64),
     /// The leg's send queue takes up to this many bytes of what is held.
@@ -48,8 +51,9 @@ fn event() -> impl Strategy<Value = Event> {
         8 => (leg(), 1u64..5000).prop_map(|(leg, n)| Event::Acknowledge(leg, n)),
         8 => leg().prop_map(Event::Drain),
         4 => (leg(), 0u64..20_000).prop_map(|(leg, limit)| Event::Limit(leg, limit)),
+        8 => leg().prop_map(Event::Exhaust),
         1 => prop_oneof![
-            2 => leg().prop_map(Event::Reset),
+            4 => leg().prop_map(Event::Reset),
             1 => Just(Event::ConnectFailed),
             1 => Just(Event::Stop),
         ],
@@ -88,6 +92,12 @@ struct Model {
     flow: Flow,
     connected: bool,
     failed: Option<Cause>,
+    /// The leg whose connection has failed.
+    lost: Option<Leg>,
+    /// Nothing is left to read of it.
+    exhausted: bool,
+    /// The other leg's peer has acknowledged all of it.
+    delivered: bool,
     /// By the leg the bytes come from.
     sides: PerLeg<Side>,
 }
@@ -99,6 +109,9 @@ impl Model {
             flow: Flow::new(Watermarks::between(low, high)),
             connected: false,
             failed: None,
+            lost: None,
+            exhausted: false,
+            delivered: false,
             sides: PerLeg { client: side(), server: side() },
         }
     }
@@ -127,12 +140,34 @@ impl Model {
             }
             Event::Early(_) => {}
             Event::Stop => self.fail(Cause::Stopped),
-            Event::Reset(leg) => self.fail(Cause::Reset(leg)),
-            Event::Offer(from, bytes) if !self.sides[from].closed => {
+            Event::Reset(leg) => {
+                self.flow.lose(leg);
+                match self.lost {
+                    None if leg == Leg::Server && !self.connected => {
+                        self.failed = Some(Cause::Reset(leg));
+                    }
+                    None => self.lost = Some(leg),
+                    Some(first) if first != leg => self.failed = Some(Cause::Reset(first)),
+                    Some(_) => {}
+                }
+            }
+            Event::Exhaust(leg)
+                if self.lost == Some(leg)
+                    && self.sides[leg].received == self.sides[leg].offered
+                    && !self.sides[leg].closed =>
+            {
+                self.flow.exhausted(leg);
+                self.exhausted = true;
+                if !self.connected {
+                    self.failed = Some(Cause::Reset(leg));
+                }
+            }
+            Event::Exhaust(_) => {}
+            Event::Offer(from, bytes) if !self.sides[from].closed && self.lost != Some(from) => {
                 self.sides[from].offered += bytes;
             }
             Event::Offer(..) => {}
-            Event::Close(from) => self.sides[from].closed = true,
+            Event::Close(from) => self.sides[from].closed |= self.lost != Some(from),
             Event::Limit(from, limit) => {
                 let side = &mut self.sides[from];
                 (side.limit, side.above) = (limit.max(1), side.held());
@@ -151,18 +186,20 @@ impl Model {
                 self.flow.finished(to);
             }
             Event::Finish(_) => {}
-            Event::Acknowledge(by, wish) => {
+            Event::Acknowledge(by, wish) if self.lost != Some(by) => {
                 let side = &mut self.sides[by.other()];
                 let bytes = wish.min(side.sent - side.acknowledged);
                 side.acknowledged += bytes;
                 self.flow.acknowledged(by, bytes);
             }
-            Event::Drain(leg) => {
+            Event::Drain(leg) if self.lost != Some(leg) => {
+                self.delivered |= self.awaits_last(leg);
                 let side = &mut self.sides[leg.other()];
                 side.acknowledged = side.sent;
                 side.fin_acknowledged = side.fins == 1;
                 self.flow.drained(leg);
             }
+            Event::Acknowledge(..) | Event::Drain(_) => {}
         }
     }
 
@@ -176,6 +213,14 @@ impl Model {
             side.end_read = true;
             self.flow.end_of_stream(from);
         }
+    }
+
+    /// Whether all that the lost leg had sent, its FIN included, was sent on this one.
+    fn awaits_last(&self, leg: Leg) -> bool {
+        let side = &self.sides[leg.other()];
+        let is_read = self.exhausted || side.end_read;
+        let is_sent = side.held() == 0 && (!side.end_read || side.fins == 1);
+        self.lost == Some(leg.other()) && self.connected && is_read && is_sent && !self.delivered
     }
 
     fn fail(&mut self, cause: Cause) {
@@ -204,13 +249,20 @@ impl Model {
                 prop_assert!(!self.flow.must_finish(to) && !self.flow.awaits_drain(to));
                 continue;
             }
+            if self.lost == Some(to) {
+                // There is nowhere to send it.
+                prop_assert_eq!(self.flow.may_read(from) + self.flow.to_write(to), 0);
+                prop_assert!(!self.flow.must_finish(to) && !self.flow.awaits_drain(to));
+                continue;
+            }
             prop_assert_eq!(self.flow.to_write(to), held);
             prop_assert!(held + self.flow.may_read(from) <= side.most());
             prop_assert_eq!(
                 self.flow.must_finish(to),
                 side.end_read && held == 0 && side.fins == 0
             );
-            prop_assert_eq!(self.flow.awaits_drain(to), side.fins == 1 && !side.fin_acknowledged);
+            let awaits_fin = side.fins == 1 && !side.fin_acknowledged;
+            prop_assert_eq!(self.flow.awaits_drain(to), awaits_fin || self.awaits_last(to));
             // No deadlock: each direction wants something until it is over.
             prop_assert!(
                 self.flow.may_read(from) > 0
@@ -224,6 +276,7 @@ impl Model {
         let expected = match self.failed {
             Some(cause) => Verdict::Abort(cause),
             None if over => Verdict::Close,
+            None if self.delivered => Verdict::Abort(Cause::Reset(self.lost.unwrap())),
             None => Verdict::Continue,
         };
         prop_assert_eq!(self.flow.verdict(), expected);
@@ -256,6 +309,7 @@ proptest! {
             for leg in Leg::BOTH {
                 for event in [
                     Event::Read(leg, u64::MAX),
+                    Event::Exhaust(leg),
                     Event::Write(leg, u64::MAX),
                     Event::Finish(leg),
                     Event::Drain(leg),
@@ -266,7 +320,10 @@ proptest! {
             }
         }
         prop_assert!(model.is_over());
-        if model.failed.is_none() {
+        if let (None, Some(lost)) = (model.failed, model.lost) {
+            // All of it, and then the reset.
+            prop_assert_eq!(model.sides[lost].acknowledged, model.sides[lost].offered);
+        } else if model.failed.is_none() {
             prop_assert_eq!(model.flow.verdict(), Verdict::Close);
             for leg in Leg::BOTH {
                 prop_assert_eq!(model.sides[leg].sent, model.sides[leg].offered);
@@ -325,4 +382,51 @@ fn a_half_closed_flow_still_moves_the_other_way() {
     assert_eq!(flow.verdict(), Verdict::Continue, "not before the client has all of it");
     flow.drained(Leg::Client);
     assert_eq!(flow.verdict(), Verdict::Close);
+}
+
+#[test]
+fn a_reset_does_not_overtake_data() {
+    for leg in Leg::BOTH {
+        let mut flow = Flow::new(Watermarks::up_to(100));
+        flow.connected();
+        flow.received(leg.other(), 70);
+        flow.received(leg, 30);
+        flow.lose(leg);
+        assert_eq!(flow.to_write(leg), 0, "what is for nobody is dropped");
+        assert_eq!((flow.may_read(leg), flow.may_read(leg.other())), (70, 0));
+        flow.received(leg, 50);
+        flow.exhausted(leg);
+        flow.sent(leg.other(), 80);
+        assert_eq!(flow.verdict(), Verdict::Continue, "a reset would take it back");
+        assert!(flow.awaits_drain(leg.other()));
+        flow.drained(leg.other());
+        assert_eq!(flow.verdict(), Verdict::Abort(Cause::Reset(leg)));
+    }
+}
+
+#[test]
+fn a_fin_goes_before_the_reset_that_came_after_it() {
+    let mut flow = Flow::new(Watermarks::up_to(100));
+    flow.connected();
+    flow.lose(Leg::Server);
+    flow.received(Leg::Server, 10);
+    flow.end_of_stream(Leg::Server);
+    flow.sent(Leg::Client, 10);
+    assert!(flow.must_finish(Leg::Client) && !flow.awaits_drain(Leg::Client));
+    flow.finished(Leg::Client);
+    flow.drained(Leg::Client);
+    assert_eq!(flow.verdict(), Verdict::Abort(Cause::Reset(Leg::Server)));
+}
+
+#[test]
+fn a_client_that_has_sent_and_reset_while_its_server_connects_is_delivered() {
+    let mut flow = Flow::new(Watermarks::up_to(100));
+    flow.lose(Leg::Client);
+    assert_eq!(flow.verdict(), Verdict::Continue);
+    flow.connected();
+    assert_eq!(flow.may_read(Leg::Client), 100);
+    let mut flow = Flow::new(Watermarks::up_to(100));
+    flow.lose(Leg::Client);
+    flow.exhausted(Leg::Client);
+    assert_eq!(flow.verdict(), Verdict::Abort(Cause::Reset(Leg::Client)), "who had sent nothing");
 }

@@ -83,6 +83,8 @@ pub(crate) struct Worker {
     connects: VecDeque<(Instant, Key)>,
     /// None if it may run anywhere.
     processor: Option<Processor>,
+    /// Flows of which one leg has failed, and when to look again how much the other has delivered.
+    lingering: VecDeque<(Instant, Key)>,
     greetings: Greetings,
     confirmations: Confirmations,
     /// When each of them has lasted so long that its server's answers may come by another way.
@@ -134,6 +136,7 @@ impl Worker {
             waiting: VecDeque::new(),
             connects: VecDeque::new(),
             processor: None,
+            lingering: VecDeque::new(),
             greetings,
             confirmations,
             doubts: VecDeque::new(),
@@ -168,6 +171,7 @@ impl Worker {
             self.take_turns();
             self.asked.step(&self.flows);
             self.give_up_connects();
+            self.look_after_lingering();
             self.give_up_greetings();
             self.voice_doubts();
             self.give_up_confirmations();
@@ -273,16 +277,26 @@ impl Worker {
         }
         let connect = self.connects.front().map(|&(due, _)| due);
         let doubt = self.doubts.front().map(|&(at, ..)| at);
+        let look = self.lingering.front().map(|&(at, _)| at);
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
         let beat = Some(self.beat.due);
         let greeting = self.greetings.next_due();
         let confirmation = self.confirmations.next_due();
         let round = self.rounds.as_ref().map(|rounds| rounds.due);
-        let due =
-            [connect, doubt, self.rest_until, last_accept, beat, round, greeting, confirmation]
-                .into_iter()
-                .flatten()
-                .min()?;
+        let due = [
+            connect,
+            doubt,
+            look,
+            self.rest_until,
+            last_accept,
+            beat,
+            round,
+            greeting,
+            confirmation,
+        ]
+        .into_iter()
+        .flatten()
+        .min()?;
         let wait = due.saturating_duration_since(Instant::now());
         // Rounded up, as waking early would only mean to wait again.
         Timespec::try_from(wait + Duration::from_millis(1)).ok()

@@ -1,6 +1,7 @@
 //! Flows with work to do get their turns, and end.
 
 use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
 use midspan_split::{Cause, Leg};
 
@@ -11,6 +12,8 @@ use crate::slab::Key;
 
 /// Bytes that a flow may move in each direction before other flows get their turn.
 const TURN: u64 = 1 << 20;
+/// How often a flow is looked at that waits for its last bytes to be acknowledged.
+const LOOK: Duration = Duration::from_millis(10);
 
 impl Worker {
     pub(super) fn enqueue(&mut self, key: Key) {
@@ -46,7 +49,7 @@ impl Worker {
     fn go_on(&mut self, key: Key, next: Next) {
         let counters = &self.shared.ends[self.index].counters;
         match next {
-            Next::Wait => {}
+            Next::Wait => self.let_linger(key),
             Next::Turn => self.enqueue(key),
             Next::Buffer => {
                 if let Some(flow) = self.flows.get_mut(key).filter(|flow| !flow.waiting) {
@@ -62,6 +65,34 @@ impl Worker {
             Next::Abort(cause) => {
                 count_abort(counters, cause);
                 self.remove(key, Some(cause));
+            }
+        }
+    }
+
+    /// Has a flow that waits for its last bytes to be acknowledged looked at again.
+    fn let_linger(&mut self, key: Key) {
+        if let Some(flow) = self.flows.get_mut(key)
+            && flow.is_lingering()
+            && !flow.lingers
+        {
+            flow.lingers = true;
+            self.lingering.push_back((Instant::now() + LOOK, key));
+        }
+    }
+
+    /// Looks at the flows of which one leg has failed, and the other one's peer has not yet acknowledged all
+    /// that came before.
+    pub(super) fn look_after_lingering(&mut self) {
+        let mut now = None;
+        while let Some(&(due, key)) = self.lingering.front() {
+            if *now.get_or_insert_with(Instant::now) < due {
+                break;
+            }
+            self.lingering.pop_front();
+            if let Some(flow) = self.flows.get_mut(key) {
+                flow.lingers = false;
+                flow.look_after_last();
+                self.enqueue(key);
             }
         }
     }

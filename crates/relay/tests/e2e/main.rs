@@ -9,6 +9,7 @@ mod boundaries;
 mod confirm;
 mod death;
 mod descriptors;
+mod early_answer;
 mod ends;
 mod fast_open;
 mod forward;
