@@ -153,13 +153,15 @@ pub enum FlowsFrom {
 
 /// Whose minRTT senders go by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum MinRttFrom {
     /// What the network says.
     #[default]
     Network,
     /// The least round trip that each connection has measured: throughput guidance, for comparison.
     Sender,
+    /// The smoothed round trip of each connection: the same, with a queue that feeds itself.
+    SenderSmoothed,
 }
 
 fn period() -> Span {

@@ -58,6 +58,7 @@ struct bbr {
 	u8 packet_conservation;
 	u8 probe_rtt_round_done;
 	u8 idle_restart;
+	u8 as_of_2016;           /* without room for aggregated acknowledgements */
 };
 
 CC_INLINE u64 bbr_gained(u64 value, u32 gain)
@@ -96,7 +97,7 @@ CC_INLINE u32 bbr_inflight(const struct bbr *bbr, const struct cc *cc, u32 gain)
 /* Packets acknowledged together that are made up for, once the bandwidth is known. */
 CC_INLINE u32 bbr_extra_acked(const struct bbr *bbr, const struct cc *cc)
 {
-	if (!bbr->filled_pipe)
+	if (!bbr->filled_pipe || bbr->as_of_2016)
 		return 0;
 	return narrow(min64(aggregation_extra(&bbr->aggregation),
 			    cc_bdp(cc, bbr_max_bw(bbr), BBR_EXTRA_ACKED_US)));
@@ -310,6 +311,13 @@ CC_INLINE void bbr_init(struct bbr *bbr, struct cc *cc)
 	aggregation_begin(&bbr->aggregation, cc);
 	/* Section 4.2.1: the initial window over the round-trip time. */
 	cc->pacing_rate = max64(bbr_gained(cc_rate(cc, cc->cwnd, srtt_us), BBR_HIGH_GAIN), 1);
+}
+
+/* BBR as it was published (ACM Queue, 2016) and in Linux from 4.9 to 5.0: what papers of those years measured. */
+CC_INLINE void bbr_2016_init(struct bbr *bbr, struct cc *cc)
+{
+	bbr_init(bbr, cc);
+	bbr->as_of_2016 = 1;
 }
 
 CC_INLINE void bbr_control(struct bbr *bbr, struct cc *cc, const struct cc_sample *sample)

@@ -125,11 +125,14 @@ struct cc {
 	struct cc_config config;
 };
 
+/* In place of a round-trip time without any queue: the connection's smoothed one (throughput guidance). */
+#define CC_RTT_SMOOTHED U32_MOST
+
 /* What NetAssist says about the bottleneck of this connection (see feedback.h, which says when each
  * is 0). */
 struct cc_feedback {
 	u64 bandwidth;    /* bytes of IP packets per second; 0: nothing that is still valid */
-	u32 min_rtt_us;   /* round-trip time without any queue */
+	u32 min_rtt_us;   /* round-trip time without any queue; CC_RTT_SMOOTHED */
 	u32 fairness;     /* NATCP's coefficient B in 256ths: 256 times the number of competing flows */
 	u32 queue;        /* bytes that all competing flows are to keep in the bottleneck's queue, beside
 			     what NATCP has in flight anyway; 0 in the paper */

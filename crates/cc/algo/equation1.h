@@ -40,11 +40,19 @@ CC_INLINE u64 equation1_rate(const struct cc *cc, const struct cc_feedback *feed
 	return max64(rate, 1);
 }
 
+/* The network's, or what the connection has in its place. */
+CC_INLINE u32 equation1_min_rtt(const struct cc *cc, const struct cc_feedback *feedback)
+{
+	if (feedback->min_rtt_us == CC_RTT_SMOOTHED)
+		return cc->srtt_us;
+	return feedback->min_rtt_us ? feedback->min_rtt_us : cc->min_rtt_us;
+}
+
 /* Equation 1: Cwnd = alpha x 1/B x minRTT x BL_Bw, in packets; and this flow's part of the queue that
  * is wanted. */
 CC_INLINE u32 equation1_window(const struct cc *cc, const struct cc_feedback *feedback)
 {
-	u32 min_rtt_us = feedback->min_rtt_us ? feedback->min_rtt_us : cc->min_rtt_us;
+	u32 min_rtt_us = equation1_min_rtt(cc, feedback);
 	u64 rate = equation1_payload(cc, feedback->bandwidth);
 	u64 share = equation1_share(feedback, mul_sat(rate, NATCP_ALPHA));
 	u64 queue = equation1_share(feedback, equation1_payload(cc, feedback->queue));

@@ -27,7 +27,8 @@ struct feedback_value {
 	u64 updated_ns; /* CLOCK_MONOTONIC of this host when it was written */
 	u64 bandwidth;  /* of the UE's radio link, in bytes of IP packets per second; 0: not known */
 	u32 min_rtt_us; /* round-trip time between this host and the UE without any queue; 0: not known,
-			   the connection's own measurement stands in */
+			   the least that the connection has measured stands in; CC_RTT_SMOOTHED: its
+			   smoothed one does */
 	u32 fairness;   /* NATCP's coefficient B in 256ths: 256 times the number of connections that
 			   share the link; 0 is taken as 256 */
 	u32 timeout_ms; /* after which the entry says nothing; three to four periods of the feedback */

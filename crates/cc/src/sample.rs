@@ -75,7 +75,8 @@ pub struct RateSample {
 pub struct Feedback {
     /// Of the bottleneck, in bits of IP packets.
     pub bandwidth: Rate,
-    /// Round-trip time without any queue; zero if not known.
+    /// Round-trip time without any queue; zero if not known, and the least that the connection has measured stands
+    /// in; or [`SMOOTHED`](Feedback::SMOOTHED).
     pub min_rtt: Span,
     /// NATCP's fairness coefficient B in 256ths: 256 times the number of competing flows.
     pub fairness: u32,
@@ -84,6 +85,11 @@ pub struct Feedback {
     pub queue: ByteSize,
     /// The rate to send at, in 256ths of the bandwidth: 256 in the paper, which 0 is taken for.
     pub pace: u32,
+}
+
+impl Feedback {
+    /// As [`min_rtt`](Feedback::min_rtt): the connection's own smoothed round-trip time stands in.
+    pub const SMOOTHED: Span = Span::from_micros(u32::MAX as u64);
 }
 
 fn micros(span: Span) -> u32 {

@@ -71,10 +71,12 @@ REDUCE(nacubic) ON_SAMPLE(nacubic, grow) ON_SAMPLE(nacubic, measure) EVENT(nacub
 REDUCE(me) ON_SAMPLE(me, control) INIT(me) ON_SAMPLE(me, measure) EVENT(me)
 REDUCE(radio) ON_SAMPLE(radio, control) INIT(radio) EVENT(radio)
 REDUCE(bbr) ON_SAMPLE(bbr, control) INIT(bbr) EVENT(bbr)
+static void bbr_2016_init_of(void *state, struct cc *cc) { bbr_2016_init(state, cc); }
 REDUCE(bbr3) ON_SAMPLE(bbr3, control) INIT(bbr3) EVENT(bbr3)
 
-#define ALGORITHM(algo, its_kind, its_advance)                                                     \
-	.name = #algo, .kind = its_kind, .advance = algo##_##its_advance##_of,                     \
+#define ALGORITHM(algo, its_kind, its_advance) NAMED(algo, #algo, its_kind, its_advance)
+#define NAMED(algo, its_name, its_kind, its_advance)                                               \
+	.name = its_name, .kind = its_kind, .advance = algo##_##its_advance##_of,                     \
 	.ssthresh = algo##_ssthresh_of, .undo = algo##_undo_of
 
 static const struct algorithm algorithms[] = {
@@ -95,6 +97,8 @@ static const struct algorithm algorithms[] = {
 	  .event = me_event_of },
 	{ ALGORITHM(radio, CC_RATE, control), .init = radio_init_of, .event = radio_event_of },
 	{ ALGORITHM(bbr, CC_RATE, control), .init = bbr_init_of, .event = bbr_event_of },
+	{ NAMED(bbr, "bbr_2016", CC_RATE, control), .init = bbr_2016_init_of,
+	  .event = bbr_event_of },
 	{ ALGORITHM(bbr3, CC_RATE, control), .init = bbr3_init_of, .event = bbr3_event_of },
 };
 

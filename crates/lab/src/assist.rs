@@ -22,7 +22,7 @@ use midspan_assist_proto::estimate::{EstimatorConfig, MinRttConfig};
 use midspan_assist_proto::{BasisKind, Causal, Oracle, Recorded};
 use midspan_path::Traces;
 use midspan_scenario::record::FeedbackRecord;
-use midspan_scenario::{Assist, CellSpec, Cuts, FeedbackOf, Place, Radio, Tell, Way};
+use midspan_scenario::{Assist, CellSpec, Cuts, FeedbackOf, OwnRtt, Place, Radio, Tell, Way};
 use midspan_units::Time;
 use tempfile::TempDir;
 
@@ -217,9 +217,10 @@ fn agent_config(spec: &CellSpec, assist: &Assist, folder: &Path) -> AgentConfig 
         flows: FlowsFrom::Counted,
         standing_queue: assist.standing_queue,
         pace_percent: assist.pace_percent,
-        min_rtt: match assist.tell {
-            Tell::Both => MinRttFrom::Network,
-            Tell::Bandwidth => MinRttFrom::Sender,
+        min_rtt: match (assist.tell, assist.rtt) {
+            (Tell::Both, _) => MinRttFrom::Network,
+            (Tell::Bandwidth, OwnRtt::Least) => MinRttFrom::Sender,
+            (Tell::Bandwidth, OwnRtt::Smoothed) => MinRttFrom::SenderSmoothed,
         },
         ..AgentConfig::new(identity(folder, "sender"), vec![address])
     }

@@ -23,6 +23,9 @@ pub struct Assist {
     /// What the sender is told.
     #[serde(default)]
     pub tell: Tell,
+    /// With [`Tell::Bandwidth`], which of its own round trips the sender takes in place of minRTT.
+    #[serde(default, skip_serializing_if = "OwnRtt::is_default")]
+    pub rtt: OwnRtt,
     /// The host whose agent is told, which is the one that sends over the radio link: the server, or
     /// the MEC if that has a relay on it.
     #[serde(default)]
@@ -145,8 +148,25 @@ pub enum Tell {
     /// Bandwidth and minRTT.
     #[default]
     Both,
-    /// Bandwidth; the least round trip is the sender's own to measure (throughput guidance).
+    /// Bandwidth; the round trip is the sender's own to measure (throughput guidance).
     Bandwidth,
+}
+
+/// Which of the round trips that a sender measures stands in for minRTT where it is not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnRtt {
+    /// The least of the last minutes.
+    #[default]
+    Least,
+    /// The smoothed one (RFC 6298), which has the queue in it.
+    Smoothed,
+}
+
+impl OwnRtt {
+    fn is_default(&self) -> bool {
+        *self == OwnRtt::default()
+    }
 }
 
 fn period() -> Span {

@@ -26,7 +26,7 @@ mod spec;
 mod stats;
 pub mod summary;
 
-pub use assist::{Assist, CutTimes, Cuts, FeedbackOf, Radio, Tell, Way};
+pub use assist::{Assist, CutTimes, Cuts, FeedbackOf, OwnRtt, Radio, Tell, Way};
 pub use cells::{Cells, Clients, Others, Split};
 pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use error::Error;

@@ -397,6 +397,8 @@ fn assisted_files() {
     assert!(error.contains("`pace_percent` must be between 50 and 1000"), "{error}");
     let error = spoilt("50 ms\"", "50 ms\"\nstanding_queue = \"2 s\"");
     assert!(error.contains("`standing_queue` must be at most 1 s"), "{error}");
+    let error = spoilt("50 ms\"", "50 ms\"\nrtt = \"smoothed\"");
+    assert!(error.starts_with("x.toml:10: `rtt` is the sender's own"), "{error}");
     let error = spoilt("feedback = \"causal\"", "feedback = \"acausal\"");
     assert!(error.contains("`none`, `causal`, `oracle`"), "{error}");
     let error = spoilt("mean = \"5 Mbit/s\"", "mean = \"0 bit/s\"");

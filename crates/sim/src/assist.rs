@@ -12,7 +12,7 @@ use midspan_assist_proto::{
 use midspan_cc::feedback::Value;
 use midspan_path::Traces;
 use midspan_scenario::record::FeedbackRecord;
-use midspan_scenario::{Assist, CellSpec, Cuts, FeedbackOf, Place, Radio, Tell, Way};
+use midspan_scenario::{Assist, CellSpec, Cuts, FeedbackOf, OwnRtt, Place, Radio, Tell, Way};
 use midspan_units::{Rate, Span, Time};
 
 use crate::run::Error;
@@ -89,6 +89,7 @@ struct Line<B: Basis> {
     board: Board,
     timeout: Span,
     tell: Tell,
+    rtt: OwnRtt,
 }
 
 const UE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 45, 1, 2));
@@ -130,6 +131,7 @@ impl<B: Recorded> Line<B> {
             board,
             timeout,
             tell: assist.tell,
+            rtt: assist.rtt,
         }
     }
 
@@ -168,9 +170,10 @@ impl<B: Recorded> Feeding for Line<B> {
         while let Some(datagram) = self.arrived(now) {
             let Ok(update) = self.inbox.accept(&datagram, now) else { continue };
             let Some(entry) = self.board.update(update, self.distance) else { continue };
-            let min_rtt = match self.tell {
-                Tell::Both => entry.min_rtt,
-                Tell::Bandwidth => Span::ZERO,
+            let min_rtt = match (self.tell, self.rtt) {
+                (Tell::Both, _) => entry.min_rtt,
+                (Tell::Bandwidth, OwnRtt::Least) => Span::ZERO,
+                (Tell::Bandwidth, OwnRtt::Smoothed) => midspan_cc::Feedback::SMOOTHED,
             };
             let feedback = midspan_cc::Feedback {
                 bandwidth: entry.bandwidth,

@@ -109,6 +109,7 @@ impl State {
         let min_rtt = match self.min_rtt {
             MinRttFrom::Network => entry.min_rtt,
             MinRttFrom::Sender => Span::ZERO,
+            MinRttFrom::SenderSmoothed => midspan_cc::Feedback::SMOOTHED,
         };
         match self.sink.write(&Entry { min_rtt, ..*entry }, self.timeout) {
             Ok(()) => self.written += 1,

@@ -54,6 +54,18 @@ fn they_share() {
     }
 }
 
+/// Throughput guidance: the connection's own smoothed round trip, which has the queue in it.
+#[test]
+fn the_smoothed_round_trip_may_stand_in() {
+    for name in ["natcp", "nacubic"] {
+        let mut sender = sender(name);
+        sender.sample.feedback = Some(Feedback { min_rtt: Feedback::SMOOTHED, ..feedback(256) });
+        sender.connection.srtt = RTT * 3;
+        sender.ack();
+        assert_eq!(sender.control.cwnd(), 60, "{name}");
+    }
+}
+
 /// What is to be in the bottleneck's queue comes on top, shared as well; the pace is a part or a multiple
 /// of the bandwidth, and does not change the window.
 #[test]

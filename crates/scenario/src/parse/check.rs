@@ -9,7 +9,8 @@ use toml::de::{DeTable, DeValue};
 use super::source::{Place, Source};
 use crate::record::Variant;
 use crate::{
-    CellSpec, Direction, Error, Host, Leg, Objects, Page, Place as Station, Relay, Video, Workload,
+    CellSpec, Direction, Error, Host, Leg, Objects, OwnRtt, Page, Place as Station, Relay, Tell,
+    Video, Workload,
 };
 
 /// Checks a cell that was read from `sections`, in which the places are looked up.
@@ -235,6 +236,10 @@ fn assist(spec: &CellSpec) -> Option<Problem> {
     if !(50..=1_000).contains(&assist.pace_percent) {
         let what = "`pace_percent` must be between 50 and 1000";
         return problem(&["assist", "pace_percent"], what);
+    }
+    if assist.rtt == OwnRtt::Smoothed && assist.tell != Tell::Bandwidth {
+        let what = "`rtt` is the sender's own, which takes `tell = \"bandwidth\"`";
+        return problem(&["assist", "rtt"], what);
     }
     let at = &["assist", "feedback"];
     if spec.workload.direction() == Direction::Upload {
