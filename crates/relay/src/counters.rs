@@ -101,6 +101,8 @@ counters! {
     /// Connects that a server has left unanswered for seconds; its prefix then passes for a minute, to see
     /// whether its answers come by another way.
     doubts,
+    /// Connects that waited for the client's port, which a former connection to the server still had.
+    port_waits,
     /// Flows whose client reset, or whose client leg failed; the server was reset.
     reset_by_client,
     /// Flows whose server reset, or whose server leg failed; the client was reset.

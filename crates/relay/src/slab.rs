@@ -2,7 +2,7 @@
 
 /// What a flow is known by outside the slab: a slot, and which of its successive tenants. An
 /// event for a tenant that has left is told from one for its successor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     slot: u32,
     tenant: u32,

@@ -216,11 +216,23 @@ pub(crate) fn bind_as(socket: &Socket, client: SocketAddr, place: Place) -> io::
 
 /// Starts to connect to `server`.
 pub(crate) fn connect(socket: Socket, server: SocketAddr) -> io::Result<OwnedFd> {
-    match socket.connect(&server.into()) {
-        Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
-        result => result?,
-    }
+    begin_connect(&socket, server)?;
     Ok(socket.into())
+}
+
+/// The same. Where it fails because [a former connection](is_former) is in the way it may be tried again.
+pub(crate) fn begin_connect(socket: impl AsFd, server: SocketAddr) -> io::Result<()> {
+    match rustix::net::connect(socket, &server) {
+        Err(Errno::INPROGRESS) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether it says that another connection of this host still has these addresses and ports: a client has used
+/// its port again before the server has acknowledged the end of its last one (LAST-ACK), or before we have
+/// come to end it.
+pub(crate) fn is_former(error: &io::Error) -> bool {
+    is_any(error, &[Errno::ADDRNOTAVAIL, Errno::ADDRINUSE])
 }
 
 /// Starts to connect to `server` with the first of what a client has sent, as much of it as the
@@ -228,9 +240,9 @@ pub(crate) fn connect(socket: Socket, server: SocketAddr) -> io::Result<OwnedFd>
 /// to deliver, and no longer the client's socket's.
 pub(crate) fn connect_with_data_of(
     client: impl AsFd,
-    socket: Socket,
+    socket: &Socket,
     server: SocketAddr,
-) -> io::Result<(OwnedFd, usize)> {
+) -> io::Result<usize> {
     /// `MSG_FASTOPEN`
     const FAST_OPEN: SendFlags = SendFlags::from_bits_retain(0x2000_0000);
     /// More fits on no SYN.
@@ -239,18 +251,18 @@ pub(crate) fn connect_with_data_of(
     let data = match rustix::net::recv(&client, &mut buffer, RecvFlags::PEEK) {
         Ok((_, length)) if length > 0 => &mut buffer[..length],
         // It comes after all, or an error is there to be met.
-        _ => return Ok((connect(socket, server)?, 0)),
+        _ => return begin_connect(socket, server).map(|()| 0),
     };
-    match rustix::net::sendto(&socket, data, FAST_OPEN | SendFlags::NOSIGNAL, &server) {
+    match rustix::net::sendto(socket, data, FAST_OPEN | SendFlags::NOSIGNAL, &server) {
         Ok(sent) => match rustix::io::read(&client, &mut data[..sent])? {
-            read if read == sent => Ok((socket.into(), sent)),
+            read if read == sent => Ok(sent),
             // Nobody else reads.
             _ => Err(io::Error::other("what was sent cannot be taken from the client's socket")),
         },
         // Without data, but asking for a cookie to send some next time.
-        Err(Errno::INPROGRESS) => Ok((socket.into(), 0)),
+        Err(Errno::INPROGRESS) => Ok(0),
         // net.ipv4.tcp_fastopen forbids it.
-        Err(Errno::OPNOTSUPP) => Ok((connect(socket, server)?, 0)),
+        Err(Errno::OPNOTSUPP) => begin_connect(socket, server).map(|()| 0),
         Err(error) => Err(error.into()),
     }
 }

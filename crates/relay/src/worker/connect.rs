@@ -1,5 +1,6 @@
 //! The way to a flow's server.
 
+use std::cmp::Reverse;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -19,6 +20,12 @@ use crate::socket::{self, Accepted};
 /// How long a server may take to answer before it counts as silent: enough for two more SYNs.
 const DOUBT: Duration = Duration::from_secs(3);
 
+/// When a connect is tried again for the first time that finds its client's port in use by a former connection to
+/// the same server.
+const RETRY: Duration = Duration::from_millis(1);
+/// How long it is tried: less than [`DOUBT`], as such a server is not silent.
+const RETRIES: Duration = Duration::from_secs(2);
+
 /// The socket of a server leg.
 pub(super) enum ServerLeg {
     New(Socket),
@@ -37,7 +44,7 @@ impl Worker {
     ) -> io::Result<Key> {
         let Accepted { socket: client_leg, client, server, opening, preface, .. } = accepted;
         let mut others = Others::of(forward);
-        let mut early = 0;
+        let (mut early, mut waits) = (0, false);
         // What one server may have got must not be sent to another as well.
         let sends_data = self.settings.config.fast_open
             && opening.data
@@ -46,18 +53,26 @@ impl Worker {
         let mut connected = match server_leg {
             ServerLeg::Connected(socket) => Ok(socket),
             ServerLeg::New(socket) => {
-                if matches!(others, Others::None) {
+                let is_client = matches!(others, Others::None);
+                if is_client {
                     socket::bind_as(&socket, client, self.shared.place)?;
                 }
-                if sends_data {
+                let connecting = if sends_data {
                     self.counters().fast_open_accepted.add(1);
-                    let connected = socket::connect_with_data_of(&client_leg, socket, server);
-                    connected.map(|(fd, sent)| {
-                        early = sent as u64;
-                        fd
-                    })
+                    socket::connect_with_data_of(&client_leg, &socket, server)
                 } else {
-                    socket::connect(socket, server)
+                    socket::begin_connect(&socket, server).map(|()| 0)
+                };
+                match connecting {
+                    Ok(sent) => {
+                        early = sent;
+                        Ok(socket.into())
+                    }
+                    Err(error) if is_client && socket::is_former(&error) => {
+                        waits = true;
+                        Ok(socket.into())
+                    }
+                    Err(error) => Err(error),
                 }
             }
         };
@@ -71,14 +86,50 @@ impl Worker {
         let mut flow = LiveFlow::new(story, client_leg, connected?, ahead, others, due);
         (flow.dscp, flow.preface) = (opening.dscp, preface);
         if early > 0 {
-            flow.early(early, self.counters());
+            flow.early(early as u64, self.counters());
         }
-        self.flows.insert_with(|key| {
+        let key = self.flows.insert_with(|key| {
             for leg in Leg::BOTH {
-                watch_leg(&self.epoll, key, leg, flow.fd(leg))?;
+                // A socket that does not connect yet would look like one that has ended.
+                if leg == Leg::Client || !waits {
+                    watch_leg(&self.epoll, key, leg, flow.fd(leg))?;
+                }
             }
-            Ok(flow)
-        })
+            Ok::<_, io::Error>(flow)
+        })?;
+        if waits {
+            self.counters().port_waits.add(1);
+            self.port_waits.push(Reverse((Instant::now() + RETRY, key)));
+        }
+        Ok(key)
+    }
+
+    /// Tries again to connect from ports that former connections of their clients still had.
+    pub(super) fn retry_connects(&mut self) {
+        while let Some(&Reverse((due, key))) = self.port_waits.peek() {
+            let now = Instant::now();
+            if now < due {
+                break;
+            }
+            self.port_waits.pop();
+            let Some(flow) = self.flows.get_mut(key) else { continue };
+            let Story { server, start, .. } = *flow.story();
+            let fd = flow.fd(Leg::Server);
+            let connected = socket::begin_connect(fd, server)
+                .and_then(|()| watch_leg(&self.epoll, key, Leg::Server, fd));
+            match connected {
+                Ok(()) => {}
+                Err(error) if socket::is_former(&error) && now < start + RETRIES => {
+                    // Not many times, for one that lasts.
+                    let wait = ((now - start) / 4).max(RETRY);
+                    self.port_waits.push(Reverse((now + wait, key)));
+                }
+                Err(error) => {
+                    tracing::debug!(%server, %error, "the server leg could not connect");
+                    self.fail(key, Cause::ConnectFailed);
+                }
+            }
+        }
     }
 
     /// Marks what is sent to a client as its server has marked its answer, which BPF has seen.

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use midspan_steer::HeldSyn;
 
@@ -10,6 +11,11 @@ use super::Worker;
 use crate::confirm::Released;
 use crate::shared::Phase;
 use crate::socket;
+
+/// How often a server is asked from a port that a former connection still has.
+const RETRY: Duration = Duration::from_millis(2);
+/// How long it is tried: less than it takes the client to ask again (RFC 6298, 2.1).
+const RETRIES: Duration = Duration::from_millis(800);
 
 impl Worker {
     /// Asks the servers of clients whose SYN is held.
@@ -22,12 +28,37 @@ impl Worker {
         for syn in held {
             let released = match self.confirmations.come_again(syn) {
                 Ok(released) => Some(released),
-                Err(syn) => {
-                    let connect = self.ask(&syn);
-                    self.confirmations.begin(syn, connect)
-                }
+                Err(syn) => self.ask_for(syn, Instant::now()),
             };
             if let Some(released) = released {
+                self.send_on(released);
+            }
+        }
+    }
+
+    /// Asks the server of a SYN that came at this time, unless a former connection of its client's still has the
+    /// port: then it is asked a little later.
+    fn ask_for(&mut self, syn: HeldSyn, came: Instant) -> Option<Released> {
+        let connect = self.ask(&syn);
+        let now = Instant::now();
+        if let Err(error) = &connect
+            && socket::is_former(error)
+            && now < came + RETRIES
+        {
+            self.held_waits.push_back((now + RETRY, came, syn));
+            return None;
+        }
+        self.confirmations.begin(syn, connect)
+    }
+
+    /// Asks servers again that could not be asked from their client's port.
+    pub(super) fn retry_asking(&mut self) {
+        // Those that go to the end of the queue are not due.
+        while let Some(&(due, came, _)) = self.held_waits.front()
+            && due <= Instant::now()
+            && let Some((.., syn)) = self.held_waits.pop_front()
+        {
+            if let Some(released) = self.ask_for(syn, came) {
                 self.send_on(released);
             }
         }

@@ -10,7 +10,8 @@ mod rounds;
 mod turns;
 mod watch;
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_split::{Cause, PerLeg, ReadAhead};
+use midspan_steer::HeldSyn;
 use midspan_units::ByteSize;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -81,6 +83,10 @@ pub(crate) struct Worker {
     waiting: VecDeque<Key>,
     /// When connects are given up. All have the same time, so the first in is the first due.
     connects: VecDeque<(Instant, Key)>,
+    /// Flows whose client's port a former connection still has, and when they try again.
+    port_waits: BinaryHeap<Reverse<(Instant, Key)>>,
+    /// Held SYNs whose client's port a former connection still has: when to ask again, and when they came.
+    held_waits: VecDeque<(Instant, Instant, HeldSyn)>,
     /// None if it may run anywhere.
     processor: Option<Processor>,
     /// Flows of which one leg has failed, and when to look again how much the other has delivered.
@@ -135,6 +141,8 @@ impl Worker {
             queue: VecDeque::new(),
             waiting: VecDeque::new(),
             connects: VecDeque::new(),
+            port_waits: BinaryHeap::new(),
+            held_waits: VecDeque::new(),
             processor: None,
             lingering: VecDeque::new(),
             greetings,
@@ -171,6 +179,8 @@ impl Worker {
             self.take_turns();
             self.asked.step(&self.flows);
             self.give_up_connects();
+            self.retry_connects();
+            self.retry_asking();
             self.look_after_lingering();
             self.give_up_greetings();
             self.voice_doubts();
@@ -277,6 +287,8 @@ impl Worker {
         }
         let connect = self.connects.front().map(|&(due, _)| due);
         let doubt = self.doubts.front().map(|&(at, ..)| at);
+        let retry = self.port_waits.peek().map(|&Reverse((at, _))| at);
+        let asking = self.held_waits.front().map(|&(at, ..)| at);
         let look = self.lingering.front().map(|&(at, _)| at);
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
         let beat = Some(self.beat.due);
@@ -287,6 +299,8 @@ impl Worker {
             connect,
             doubt,
             look,
+            retry,
+            asking,
             self.rest_until,
             last_accept,
             beat,
@@ -316,6 +330,7 @@ impl Worker {
                     && self.flows.len() == 0
                     && self.greetings.len() == 0
                     && self.confirmations.len() == 0
+                    && self.held_waits.is_empty()
                     && self.inbox().close()
             }
             Phase::Stop => {

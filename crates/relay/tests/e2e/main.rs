@@ -23,6 +23,7 @@ mod mptcp;
 mod observe;
 mod outage;
 mod peer;
+mod port_reuse;
 mod process;
 mod proxy;
 mod reload;
