@@ -8,6 +8,7 @@
 //! while it runs, and [`Interception`] the rules alone.
 
 mod accounts;
+mod admission;
 mod command;
 mod config;
 mod confirm;

@@ -2,19 +2,19 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use midspan_split::{Ledger, Limits};
+use midspan_split::Limits;
 use midspan_steer::{Counts, FlowRecord, HeldSyn, Slot, Tally};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::accounts::{Passed, PassedSnapshot, Treatment};
+use crate::admission::Admission;
 use crate::command::Commands;
 use crate::config::{Config, Forward};
 use crate::confirm::Injector;
@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     /// What BPF has decided, if it steers.
     pub(crate) tally: OnceLock<Tally>,
     pub(crate) descriptors: Descriptors,
-    ledger: Mutex<Ledger<IpAddr>>,
+    pub(crate) admission: Admission,
     phase: AtomicU8,
     /// One for each worker.
     pub(crate) ends: Vec<WorkerEnd>,
@@ -193,7 +193,7 @@ impl Shared {
             load: OnceLock::new(),
             tally: OnceLock::new(),
             descriptors,
-            ledger: Mutex::new(Ledger::new(limits)),
+            admission: Admission::new(limits),
             phase: AtomicU8::new(Phase::Run as u8),
             ends,
             ended: flag()?,
@@ -216,7 +216,7 @@ impl Shared {
     pub(crate) fn set_settings(&self, settings: Settings) {
         let limits = self.descriptors.limits(&settings.config);
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
-        self.ledger().set_limits(limits);
+        self.admission.set_limits(limits);
         self.generation.fetch_add(1, Ordering::Release);
         for end in &self.ends {
             raise(&end.wake);
@@ -232,10 +232,6 @@ impl Shared {
             }
             None => Err("there is no configuration to read again".into()),
         }
-    }
-
-    pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger<IpAddr>> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn phase(&self) -> Phase {

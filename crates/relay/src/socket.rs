@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use midspan_units::ByteSize;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -419,11 +418,10 @@ pub(crate) fn accept(listener: &Listener) -> Result<Accepted, NotAccepted> {
     }
 }
 
-/// Whether a connection waits at the listener. Asking costs little; to accept where there is none makes
+/// How many connections wait at the listener, or may. Asking costs little; to accept where there is none makes
 /// the kernel set up a socket and take it apart again.
-pub(crate) fn is_waiting(listener: &Listener) -> bool {
-    let mut asked = [PollFd::new(&listener.fd, PollFlags::IN)];
-    !matches!(poll(&mut asked, Some(&Timespec::default())), Ok(0))
+pub(crate) fn waiting(listener: &Listener) -> usize {
+    midspan_sys::socket::accept_queue(&listener.fd).map_or(usize::MAX, |waiting| waiting as usize)
 }
 
 /// Whether a connection that an MPTCP listener took is one. If not it is TCP, and may have urgent

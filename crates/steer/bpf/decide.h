@@ -207,13 +207,29 @@ static __always_inline bool has_room(struct bpf_sock *listener, const struct wor
 	       waiting + half_open < worker->room;
 }
 
-/* The worker that a connection falls to: the one that stays where its packets come in, or else by hash. */
+static __always_inline __u32 flows_of(__u32 bank, __u32 index)
+{
+	__u32 slot = bank % BANKS * WORKERS + index % WORKERS;
+	struct worker *worker = bpf_map_lookup_elem(&workers, &slot);
+
+	return worker ? worker->flows : 0;
+}
+
+/* The worker that a connection falls to: the one that stays where its packets come in, as long as it has not much more
+ * than its share; or else, of two by hash, the one that has fewer flows. */
 static __always_inline __u32 first_choice(__u32 bank, __u32 all, __u32 hashed)
 {
 	__u32 key = bank % BANKS * PROCESSORS + bpf_get_smp_processor_id() % PROCESSORS;
 	__u32 *worker = bpf_map_lookup_elem(&nearby, &key);
+	__u32 one, other;
 
-	return worker && *worker && *worker <= all ? *worker - 1 : hashed % all;
+	if (worker && *worker && *worker <= all)
+		return *worker - 1;
+	one = hashed % all;
+	if (all == 1)
+		return one;
+	other = (one + 1 + (hashed >> 16) % (all - 1)) % all;
+	return flows_of(bank, other) < flows_of(bank, one) ? other : one;
 }
 
 /* The listener of the worker that the connection falls to, or of the next that is alive and has

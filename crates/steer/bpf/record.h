@@ -164,6 +164,8 @@ struct worker {
 	__u64 beat_ns;    /* CLOCK_MONOTONIC when it was last seen alive */
 	__u32 room;       /* flows it would still take */
 	__u32 open;       /* whether it takes any */
+	__u32 flows;      /* that it has */
+	__u32 unused;
 };
 
 struct bucket {

@@ -67,14 +67,16 @@ pub(crate) struct Worker {
     pub(crate) beat_ns: u64,
     pub(crate) room: u32,
     pub(crate) open: bool,
+    pub(crate) flows: u32,
 }
 
 impl Worker {
-    pub(crate) fn to_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
+    pub(crate) fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&self.beat_ns.to_ne_bytes());
         bytes[8..12].copy_from_slice(&self.room.to_ne_bytes());
-        bytes[12..].copy_from_slice(&u32::from(self.open).to_ne_bytes());
+        bytes[12..16].copy_from_slice(&u32::from(self.open).to_ne_bytes());
+        bytes[16..20].copy_from_slice(&self.flows.to_ne_bytes());
         bytes
     }
 }

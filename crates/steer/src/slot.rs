@@ -30,12 +30,13 @@ const PROCESSORS: u32 = 1024;
 const DOUBT_NS: u64 = 60_000_000_000;
 
 impl Slot {
-    /// Says that the worker is alive, whether it takes new connections, and how many it has room for.
+    /// Says that the worker is alive, whether it takes new connections, how many it has room for, and how many it
+    /// has.
     ///
     /// # Errors
     /// When the kernel refuses, which it has no reason to.
-    pub fn beat(&self, open: bool, room: u32) -> io::Result<()> {
-        let worker = Worker { beat_ns: monotonic_ns(), room, open };
+    pub fn beat(&self, open: bool, room: u32, flows: u32) -> io::Result<()> {
+        let worker = Worker { beat_ns: monotonic_ns(), room, open, flows };
         self.workers
             .update(&self.index.to_ne_bytes(), &worker.to_bytes(), MapFlags::ANY)
             .map_err(|error| io_error(&error))

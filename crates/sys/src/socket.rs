@@ -31,6 +31,18 @@ pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     TcpInfo::parse(&info).map_err(io::Error::other)
 }
 
+/// Connections that wait at a listening TCP socket to be accepted: `tcpi_unacked` of a listener is the length of
+/// its accept queue, as `ss` shows it.
+///
+/// # Errors
+/// When it is no TCP socket.
+pub fn accept_queue(listener: impl AsFd) -> io::Result<u32> {
+    const UNACKED: usize = 24;
+    // No more than up to there, which is less to copy.
+    let info: [u8; UNACKED + 4] = option(listener, libc::TCP_INFO)?;
+    Ok(info.last_chunk().map_or(0, |waiting| u32::from_ne_bytes(*waiting)))
+}
+
 /// The name of a TCP socket's congestion control, ended by a zero where it is shorter.
 ///
 /// # Errors
@@ -157,6 +169,18 @@ mod tests {
         drop(near);
         while far.read(&mut [0]).is_ok() {}
         assert_eq!(tcp_info(&far).unwrap().bytes_received, 7);
+    }
+
+    #[test]
+    fn a_listener_tells_how_many_wait() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(accept_queue(&listener).unwrap(), 0);
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let _waiting = [connect(), connect()];
+        assert_eq!(accept_queue(&listener).unwrap(), 2);
+        listener.accept().unwrap();
+        assert_eq!(accept_queue(&listener).unwrap(), 1);
+        assert!(accept_queue(UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl Worker {
     /// Takes the connections that arrive on its own processor, unless it has too many flows already.
     pub(super) fn balance(&mut self) {
         let Some(processor) = &mut self.processor else { return };
-        let (own, all) = (self.flows.len() as u64, self.shared.ledger().flows().into());
+        let (own, all) = (self.flows.len() as u64, self.shared.admission.flows().into());
         let wanted = takes_nearby(processor.nearby, own, all, self.shared.ends.len() as u64);
         if wanted != processor.nearby {
             processor.nearby = wanted;
@@ -82,8 +82,9 @@ impl Worker {
             return;
         }
         if let Some(slot) = &self.slot {
-            let room = if has_room { self.shared.ledger().room() } else { 0 };
-            if let Err(error) = slot.beat(open, room) {
+            let room = if has_room { self.shared.admission.room() } else { 0 };
+            let flows = u32::try_from(self.flows.len()).unwrap_or(u32::MAX);
+            if let Err(error) = slot.beat(open, room, flows) {
                 tracing::error!(%error, "a worker could not say that it lives");
             }
         }

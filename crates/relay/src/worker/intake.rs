@@ -37,7 +37,8 @@ impl Worker {
     }
 
     fn accept_at(&mut self, index: usize) {
-        for _ in 0..ACCEPTS {
+        let Some(listener) = self.listeners.get(index) else { return };
+        for _ in 0..socket::waiting(listener).min(ACCEPTS) {
             let Some(listener) = self.listeners.get(index) else { return };
             let forward = listener.forward.clone();
             match socket::accept(listener) {
@@ -45,9 +46,6 @@ impl Worker {
                 Err(NotAccepted::NoneWaiting) => return,
                 Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
                 Err(NotAccepted::NoRoom) => return self.rest(),
-            }
-            if !self.listeners.get(index).is_some_and(socket::is_waiting) {
-                return;
             }
         }
     }
@@ -101,7 +99,7 @@ impl Worker {
             return self.counters().refused_proxy.add(1);
         }
         // Each has a descriptor, of those that are there for flows.
-        let room = self.shared.ledger().room() as usize / self.shared.ends.len();
+        let room = self.shared.admission.room() as usize / self.shared.ends.len();
         if self.greetings.len() >= room {
             return self.counters().refused_flows.add(1);
         }
@@ -154,7 +152,9 @@ impl Worker {
         if !is_steered && !self.pool.has_room() {
             return self.counters().refused_buffered.add(1);
         }
-        if confirmed.is_none()
+        // The steering program has chosen this worker for what it has steered.
+        if !is_steered
+            && confirmed.is_none()
             && let Some(other) = self.who_has_fewer()
         {
             return match self.hand_over(other, Box::new((accepted, forward))) {
@@ -236,11 +236,10 @@ impl Worker {
             })?),
         };
         let client = subscriber(client.ip());
-        let mut ledger = self.shared.ledger();
-        match ledger.admit(client) {
-            Ok(()) => {
-                if ledger.is_full(&client) {
-                    self.say_full(client, true);
+        match self.shared.admission.admit(client) {
+            Ok(is_full) => {
+                if is_full {
+                    self.say_full(client);
                 }
                 Ok(server_leg)
             }

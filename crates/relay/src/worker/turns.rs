@@ -145,30 +145,34 @@ impl Worker {
         }
     }
 
-    /// Takes a flow out of the ledger. Whether its client is full is told under the ledger's lock, so
-    /// that what is told last is true.
+    /// Takes a flow out of account.
     pub(super) fn release(&self, client: IpAddr) {
-        let mut ledger = self.shared.ledger();
-        let was_full = ledger.is_full(&client);
-        ledger.release(client);
-        if was_full && !ledger.is_full(&client) {
-            self.say_full(client, false);
+        if self.shared.admission.release(client) {
+            self.say_full(client);
         }
     }
 
-    pub(super) fn say_full(&self, client: IpAddr, full: bool) {
-        if let Some(slot) = &self.slot
-            && let Err(error) = slot.set_full(client, full)
-        {
-            tracing::debug!(%error, "a full client's further connections are reset, not passed");
+    /// Says whether a client is full. Others may say so of the same client at the same time, and what is said last
+    /// must be true: so who has said something sees whether it still is.
+    pub(super) fn say_full(&self, client: IpAddr) {
+        let Some(slot) = &self.slot else { return };
+        let mut said = None;
+        loop {
+            let full = self.shared.admission.is_full(client);
+            if said == Some(full) {
+                return;
+            }
+            said = Some(full);
+            if let Err(error) = slot.set_full(client, full) {
+                tracing::debug!(%error, "a full client's further connections are reset, not passed");
+            }
         }
     }
 
     /// Says of every client whether it is full, after the limit was changed.
     pub(super) fn say_who_is_full(&self) {
-        let ledger = self.shared.ledger();
-        for client in ledger.clients() {
-            self.say_full(*client, ledger.is_full(client));
+        for client in self.shared.admission.clients() {
+            self.say_full(client);
         }
     }
 }

@@ -88,3 +88,26 @@ fn a_burst_of_connections_is_shared() {
     assert_eq!(counts["accepted"], BURST as u64);
     eprintln!("{} handed over", counts["handed_over"]);
 }
+
+/// All come in on the processor of one worker, which has the next ones go to another when it has more than its share.
+#[test]
+fn connections_that_are_steered_are_shared() {
+    let Some(world) = World::new() else { return };
+    let Some(processors) = processors() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (mut relay, mut admin) = start(&world, folder.path(), "");
+    stay_on(&processors[..1]);
+    let pairs: Vec<_> = (0..BURST).map(|_| world.pair(SERVER[0])).collect();
+    stay_on(&processors);
+
+    let flows = flows(&mut admin);
+    assert_eq!(flows.len(), BURST);
+    let workers = processors.len();
+    for worker in 0..workers {
+        let own = flows.iter().filter(|flow| flow.worker == worker).count();
+        assert!(own * workers * 2 > BURST, "{own} of {BURST} at {worker} of {workers}");
+    }
+    drop(pairs);
+    let counts = relay.until(|counts| counts["active"] == 0);
+    assert_eq!(counts["handed_over"], 0);
+}

@@ -19,6 +19,8 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 8);
 struct Bench {
     steering: Steering,
     slots: Vec<Slot>,
+    /// Of each worker.
+    flows: [u32; WORKERS_HERE],
     openings: MapHandle,
     _listeners: Vec<TcpListener>,
     next_port: u16,
@@ -35,12 +37,15 @@ impl Bench {
         let slots = slots.map(|(worker, one)| steering.slot(worker, [Some(one.as_fd()), None]));
         let openings = map(&steering.object, "openings")?;
         let slots = slots.collect::<Result<_, _>>()?;
-        Ok(Bench { openings, slots, steering, _listeners: listeners, next_port: 1024 })
+        let (flows, next_port) = ([0; WORKERS_HERE], 1024);
+        Ok(Bench { openings, slots, flows, steering, _listeners: listeners, next_port })
     }
 
     /// The worker that a SYN goes to which comes in on this processor.
     fn worker_of_next(&mut self) -> usize {
-        self.slots.iter().for_each(|slot| slot.beat(true, 1000).unwrap());
+        for (slot, flows) in self.slots.iter().zip(self.flows) {
+            slot.beat(true, 1000, flows).unwrap();
+        }
         self.next_port += 1;
         let (client, server) = ((CLIENT, self.next_port).into(), (SERVER, 80).into());
         let frame = syn(client, server);
@@ -99,6 +104,18 @@ fn a_connection_goes_to_the_worker_that_stays_where_it_comes_in_or_else_to_any()
                 assert_eq!(bench.workers_of_next(100), all);
                 bench.slots[worker].take_nearby(here + 1, false).unwrap();
             }
+            // The one that has most gets none, unless it stays where the connection comes in.
+            for busy in 0..WORKERS_HERE {
+                bench.flows = [3; WORKERS_HERE];
+                bench.flows[busy] = 4;
+                let mut others = all.clone();
+                others.remove(&busy);
+                assert_eq!(bench.workers_of_next(100), others);
+            }
+            bench.slots[2].take_nearby(here, true).unwrap();
+            assert_eq!(bench.workers_of_next(20), BTreeSet::from([2]));
+            bench.slots[2].take_nearby(here, false).unwrap();
+            bench.flows = [0; WORKERS_HERE];
             // Further than the map goes, which no one minds.
             bench.slots[0].take_nearby(1 << 20, true).unwrap();
             assert_eq!(bench.workers_of_next(100), all);
