@@ -75,7 +75,7 @@ impl World {
              meta l4proto tcp socket transparent 1 meta mark set {MARK} accept; }}; }}",
             at_proxy(),
         );
-        self.proxy.run(|| Netlink::open()?.add_local_delivery(Family::Inet, MARK))??;
+        self.proxy.run(|| Netlink::open()?.add_local_delivery(Family::Inet, MARK, &[MARK]))??;
         let mut nft = process::command("nft");
         let status = self.proxy.apply(nft.arg(table)).status()?;
         match status.success() {

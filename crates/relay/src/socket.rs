@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::config::{Config, Dscp, Forward, LegConfig};
+use crate::config::{Config, Dscp, Forward, LegConfig, Marks};
 use crate::opening::{self, Opening};
 
 /// The kernel cuts it to `net.core.somaxconn`.
@@ -109,6 +109,9 @@ pub(crate) fn listen(family: Family, place: Place, config: &Config) -> io::Resul
         socket.set_only_v6(true)?;
     }
     configure(&socket, leg)?;
+    if !matches!(place, Place::Open(_)) {
+        socket.set_mark(Marks::of(config).outgoing)?;
+    }
     if let Dscp::Always(point) = leg.dscp {
         mark(&socket, family.any(), point)?;
     }

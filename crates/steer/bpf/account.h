@@ -130,13 +130,18 @@ static __always_inline void answered(const struct connection *connection, struct
 }
 
 /* The client goes on with a connection that was passed, though no answer came by here: its server's
- * packets take another way, and a split would never see them. */
+ * packets take another way, and a split would never see them. Not so where NAT of this host may have changed
+ * the addresses: then the answer came by here under others. */
 static __always_inline void doubt(const struct connection *connection, __u64 now)
 {
+	__u32 zero = 0;
+	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 	struct address prefix = route_of(&connection->server);
 	struct route route = { .until_ns = now + ASYMMETRIC_FOR };
 	struct route *known = bpf_map_lookup_elem(&routes, &prefix);
 
+	if (!set || set->translates)
+		return;
 	if (!known || known->until_ns < now + ASYMMETRIC_FOR / 2)
 		count(ASYMMETRIC);
 	bpf_map_update_elem(&routes, &prefix, &route, BPF_ANY);

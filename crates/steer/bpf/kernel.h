@@ -55,4 +55,12 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 };
 
+struct inet_timewait_sock {
+	__u32 tw_mark;
+};
+
+struct tcp_timewait_sock {
+	struct inet_timewait_sock tw_sk;
+};
+
 #pragma clang attribute pop

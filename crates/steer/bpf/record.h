@@ -178,11 +178,11 @@ struct settings {
 	__u64 patience_ns; /* age of a heartbeat at which its worker counts as dead */
 	__u32 bank;       /* the relay that takes new connections */
 	__u32 workers[BANKS]; /* of each relay */
-	__u32 mark;       /* for packets to be delivered on this host */
+	__u32 mark;       /* for packets to be delivered on this host; see leg.h for the two above it */
 	__u32 holdout;    /* per mille of new connections */
 	__u32 seed;       /* of the choice of these */
 	__u32 half_open;  /* per listener */
 	__u32 syn_rate;   /* new connections per second and client; 0 is no limit */
 	__u32 syn_burst;
-	__u32 unused;
+	__u32 translates; /* this host has rules that change addresses (NAT) */
 };

@@ -3,12 +3,13 @@
  * listeners, at the ingress of every link. Whatever is in doubt goes on as if this were not here. */
 #include "account.h"
 #include "hold.h"
+#include "leg.h"
 
 /* Has the packet delivered on this host, whose stack finds the socket of a connection by itself, and with
  * it the route: quicker than a socket assigned here, which has the route looked up again. */
-static __always_inline void deliver(struct __sk_buff *skb, const struct settings *set)
+static __always_inline void deliver(struct __sk_buff *skb, const struct settings *set, enum leg leg)
 {
-	skb->mark = set->mark;
+	skb->mark = mark_of(set, leg);
 }
 
 /* Hands the packet to a listener, which the stack would not find. */
@@ -18,7 +19,7 @@ static __always_inline void give(struct __sk_buff *skb, const struct settings *s
 	if (bpf_sk_assign(skb, listener, 0))
 		count(NOT_STEERED);
 	else
-		deliver(skb, set);
+		deliver(skb, set, CLIENT_LEG);
 }
 
 /* Has a packet forwarded that this host has a socket in TIME-WAIT for. The stack looks for a socket before it
@@ -128,7 +129,7 @@ give:
 	 * (RFC 9293, 3.10.7.4), and gives way to the listener if it is. */
 	if (former) {
 		count(REOPENED);
-		deliver(skb, set);
+		deliver(skb, set, CLIENT_LEG);
 	} else {
 		give(skb, set, listener);
 	}
@@ -186,7 +187,7 @@ int steer(struct __sk_buff *skb)
 
 	set = bpf_map_lookup_elem(&settings, &zero);
 	/* Seen already, on the link that a VLAN's link stands on; or a frame for another host. */
-	if (!set || skb->mark == set->mark || skb->pkt_type != PACKET_HOST)
+	if (!set || is_delivered(skb, set) || skb->pkt_type != PACKET_HOST)
 		return GO_ON;
 	packet = parse(skb);
 	if (packet.kind == TCP_FRAGMENT)
@@ -202,7 +203,7 @@ int steer(struct __sk_buff *skb)
 	if (packet.kind == ICMP) {
 		/* The stack finds the socket by what the error quotes; it must only get there. */
 		if (socket) {
-			deliver(skb, set);
+			deliver(skb, set, leg_of(socket, set));
 			count(STEERED_ICMP);
 			bpf_sk_release(socket);
 		}
@@ -211,7 +212,7 @@ int steer(struct __sk_buff *skb)
 	former = socket && socket->state == BPF_TCP_TIME_WAIT;
 	if (opens(&packet) && (!socket || former)) {
 		action = open(skb, set, &packet, socket);
-		if (former && action == GO_ON && skb->mark != set->mark)
+		if (former && action == GO_ON && !is_delivered(skb, set))
 			forward(skb);
 	} else {
 		/* An acknowledgement alone neither carries a connection on nor ends it. It may begin one that is
@@ -222,7 +223,7 @@ int steer(struct __sk_buff *skb)
 		if (former && passed_since(&packet)) {
 			forward(skb);
 		} else if (socket) {
-			deliver(skb, set);
+			deliver(skb, set, leg_of(socket, set));
 			count(STEERED);
 		}
 	}

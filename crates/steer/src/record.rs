@@ -20,6 +20,7 @@ pub(crate) struct Settings {
     pub(crate) half_open: u32,
     pub(crate) syn_rate: u32,
     pub(crate) syn_burst: u32,
+    pub(crate) translates: u32,
 }
 
 impl Settings {
@@ -39,6 +40,7 @@ impl Settings {
             half_open: short(6)?,
             syn_rate: short(7)?,
             syn_burst: short(8)?,
+            translates: short(9)?,
         })
     }
 
@@ -54,7 +56,7 @@ impl Settings {
             self.half_open,
             self.syn_rate,
             self.syn_burst,
-            0,
+            self.translates,
         ];
         let long = long.into_iter().flat_map(u64::to_ne_bytes);
         long.chain(short.into_iter().flat_map(u32::to_ne_bytes)).collect()
@@ -134,6 +136,7 @@ mod tests {
             half_open: 9,
             syn_rate: 10,
             syn_burst: 11,
+            translates: 1,
         };
         assert_eq!(Settings::from_bytes(&settings.to_bytes()), Some(settings));
         assert_eq!(Settings::from_bytes(&[0; 8]), None);

@@ -234,13 +234,8 @@ impl Steering {
         for (index, word) in (0u32..).zip(policy.port_words()) {
             put(&ports, "ports", &index.to_ne_bytes(), &word.to_ne_bytes())?;
         }
-        let settings = self.map("settings")?;
-        let before = settings.lookup(&ONLY, MapFlags::ANY);
-        let before =
-            before.map_err(|error| Error::Map { map: "settings", error: io_error(&error) })?;
-        let before = before.as_deref().and_then(Settings::from_bytes).unwrap_or_default();
         let (syn_rate, syn_burst) = policy.syn_rate.unwrap_or_default();
-        let now = Settings {
+        self.change_settings(|before| Settings {
             pass_dscp: policy.dscp_word(),
             bank: self.bank,
             mark: self.options.mark,
@@ -249,8 +244,25 @@ impl Steering {
             syn_rate,
             syn_burst,
             ..before
-        };
-        put(&settings, "settings", &ONLY, &now.to_bytes())
+        })
+    }
+
+    /// Says whether this host has rules that change addresses (NAT). An answer then may come in under other addresses
+    /// than its connection's, and is not missed.
+    ///
+    /// # Errors
+    /// When the map does not take it.
+    pub fn set_translates(&mut self, translates: bool) -> Result<(), Error> {
+        self.change_settings(|before| Settings { translates: translates.into(), ..before })
+    }
+
+    fn change_settings(&self, change: impl FnOnce(Settings) -> Settings) -> Result<(), Error> {
+        let settings = self.map("settings")?;
+        let before = settings.lookup(&ONLY, MapFlags::ANY);
+        let before =
+            before.map_err(|error| Error::Map { map: "settings", error: io_error(&error) })?;
+        let before = before.as_deref().and_then(Settings::from_bytes).unwrap_or_default();
+        put(&settings, "settings", &ONLY, &change(before).to_bytes())
     }
 
     /// Writes the prefixes of a policy, and removes those that are none any more.

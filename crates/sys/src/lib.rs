@@ -11,6 +11,7 @@ pub mod netlink;
 pub mod netns;
 pub mod process;
 pub mod ring;
+pub mod ruleset;
 pub mod sockdiag;
 pub mod socket;
 pub mod sysctl;

@@ -266,32 +266,45 @@ impl Netlink {
         self.create(RouteNetlinkMessage::NewRoute(message))
     }
 
-    /// Makes packets with firewall mark `mark` be delivered on this host whatever their
-    /// destination: a rule for the mark that leads to a table, of the same number, with one
-    /// "local default" route. Doing it twice leaves one of each.
+    /// Makes packets with one of these firewall marks be delivered on this host whatever their
+    /// destination: a rule for each mark that leads to table `table`, with one "local default" route. Doing it
+    /// twice leaves one of each.
     ///
     /// # Errors
     /// `EPERM` without CAP_NET_ADMIN; `EAFNOSUPPORT` where the family is disabled.
-    pub fn add_local_delivery(&mut self, family: AddressFamily, mark: u32) -> io::Result<()> {
+    pub fn add_local_delivery(
+        &mut self,
+        family: AddressFamily,
+        table: u32,
+        marks: &[u32],
+    ) -> io::Result<()> {
         let lo = self.index("lo")?;
-        let route = RouteNetlinkMessage::NewRoute(local_default(family, mark, lo));
+        let route = RouteNetlinkMessage::NewRoute(local_default(family, table, lo));
         self.request(route, NLM_F_CREATE | NLM_F_REPLACE)?;
-        // Rules have no "replace": an equal one is refused as existing, which is as good.
-        match self.create(RouteNetlinkMessage::NewRule(mark_rule(family, mark))) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            result => result,
+        for &mark in marks {
+            // Rules have no "replace": an equal one is refused as existing, which is as good.
+            match self.create(RouteNetlinkMessage::NewRule(mark_rule(family, mark, table))) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                result => result?,
+            }
         }
+        Ok(())
     }
 
     /// Takes back what [`Netlink::add_local_delivery`] did. Nothing to take back is no error.
     ///
     /// # Errors
     /// `EPERM` without CAP_NET_ADMIN.
-    pub fn remove_local_delivery(&mut self, family: AddressFamily, mark: u32) -> io::Result<()> {
+    pub fn remove_local_delivery(
+        &mut self,
+        family: AddressFamily,
+        table: u32,
+        marks: &[u32],
+    ) -> io::Result<()> {
         let lo = self.index("lo")?;
-        let rule = RouteNetlinkMessage::DelRule(mark_rule(family, mark));
-        let route = RouteNetlinkMessage::DelRoute(local_default(family, mark, lo));
-        for message in [rule, route] {
+        let rule = |&mark| RouteNetlinkMessage::DelRule(mark_rule(family, mark, table));
+        let route = RouteNetlinkMessage::DelRoute(local_default(family, table, lo));
+        for message in marks.iter().map(rule).chain([route]) {
             match self.request(message, 0) {
                 Err(error) if is_absent(&error) => {}
                 result => result?,
@@ -391,14 +404,14 @@ fn local_default(family: AddressFamily, table: u32, lo: u32) -> RouteMessage {
     message
 }
 
-fn mark_rule(family: AddressFamily, mark: u32) -> RuleMessage {
+fn mark_rule(family: AddressFamily, mark: u32, table: u32) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = family;
     message.header.action = RuleAction::ToTable;
     message.attributes = vec![
         RuleAttribute::FwMark(mark),
         RuleAttribute::FwMask(u32::MAX),
-        RuleAttribute::Table(mark),
+        RuleAttribute::Table(table),
         RuleAttribute::Priority(RULE_PRIORITY),
         RuleAttribute::Protocol(RouteProtocol::Static),
     ];

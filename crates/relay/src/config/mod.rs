@@ -3,6 +3,7 @@
 mod change;
 mod forward;
 mod leg;
+mod marks;
 mod observe;
 mod policy;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use forward::Forward;
 pub use forward::{ForwardConfig, ProxyConfig, To};
 pub use leg::{Dscp, LegConfig};
+pub(crate) use marks::Marks;
 pub use observe::{AddressesKind, AdminConfig, FlowLogConfig, LogConfig, MetricsConfig};
 pub use policy::{PolicyConfig, Ports};
 
@@ -62,7 +64,8 @@ pub struct Config {
     /// The workers' scheduling priority, -20 (first) to 19, as far as the user may set it.
     #[serde(default)]
     pub nice: i32,
-    /// Firewall mark of packets to deliver here, and number of the routing table that does it.
+    /// Firewall mark of packets to deliver here, and number of the routing table that does it. The two marks above it
+    /// tell clients' legs from servers'.
     #[serde(default = "default_mark")]
     pub mark: u32,
     /// What the relay holds of a flow in each direction, at most, beside the sockets' buffers.
@@ -345,6 +348,9 @@ impl Config {
         }
         if self.mark == 0 {
             return fault(&["mark"], "must not be 0, which every unmarked packet has");
+        }
+        if self.mark > u32::MAX - 2 {
+            return fault(&["mark"], "must be at most 4294967293: the two above it are used too");
         }
         if (253..=255).contains(&self.mark) {
             return fault(

@@ -8,9 +8,10 @@ use midspan_steer::{
 };
 use midspan_sys::netlink::{Interface, Netlink};
 
+use super::beside::Beside;
 use super::local_delivery::LocalDelivery;
 use super::{InterceptionError, proof};
-use crate::config::Config;
+use crate::config::{Config, Marks};
 
 /// BPF steering. Dropping this ends it; packets of flows still open then go astray, so they must have
 /// ended.
@@ -20,8 +21,9 @@ pub(crate) struct Steered {
     interfaces: Vec<String>,
     /// Where held SYNs come back.
     injector: Option<u32>,
-    // Goes after the steering: without it nothing is marked, and the routing is idle.
+    // Both go after the steering: without it nothing is marked, and they are idle.
     delivery: Option<LocalDelivery>,
+    beside: Option<Beside>,
 }
 
 impl Steered {
@@ -40,6 +42,7 @@ impl Steered {
             interfaces: config.interfaces.clone(),
             injector: None,
             delivery: None,
+            beside: None,
         })
     }
 
@@ -82,7 +85,7 @@ impl Steered {
     /// Proves that what is steered arrives, and steers nothing else.
     pub(crate) fn prove(&mut self, config: &Config) -> Result<(), InterceptionError> {
         self.deliver(config)?;
-        proof::prove(&mut self.steering, &config.clients)
+        proof::prove(&mut self.steering, config)
     }
 
     /// Changes what is split, for new connections.
@@ -92,6 +95,25 @@ impl Steered {
 
     fn deliver(&mut self, config: &Config) -> Result<(), InterceptionError> {
         self.delivery = Some(LocalDelivery::install(&config.clients, config.mark)?);
+        let beside = Beside::look(Marks::of(config));
+        self.steering.set_translates(beside.translates())?;
+        self.beside = Some(beside);
+        Ok(())
+    }
+
+    /// Becomes readable when other rules of this host change.
+    pub(crate) fn rules_changed(&self) -> Option<BorrowedFd<'_>> {
+        self.beside.as_ref()?.changed()
+    }
+
+    /// Goes by the rules that there are now.
+    pub(crate) fn follow_rules(&mut self) -> Result<(), InterceptionError> {
+        let Some(beside) = &mut self.beside else { return Ok(()) };
+        let before = beside.translates();
+        beside.follow();
+        if beside.translates() != before {
+            self.steering.set_translates(beside.translates())?;
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use midspan_sys::netlink::{Family, Netlink};
 use midspan_sys::sysctl;
 
 use super::InterceptionError;
+use crate::config::Marks;
 
 /// A routing rule and its table. Dropping this removes them.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ pub(super) struct LocalDelivery {
 }
 
 impl LocalDelivery {
-    /// For packets with `mark` of the IP versions that these clients have.
+    /// For packets with [`Marks`] of `mark`, of the IP versions that these clients have.
     pub(super) fn install(
         clients: &[IpNet],
         mark: u32,
@@ -27,7 +28,9 @@ impl LocalDelivery {
         let delivery = LocalDelivery { families, mark };
         let add = || {
             let mut netlink = Netlink::open()?;
-            let mut add = |&family: &_| netlink.add_local_delivery(family, mark);
+            let mut add = |&family: &_| {
+                netlink.add_local_delivery(family, mark, &Marks::from(mark).delivered())
+            };
             delivery.families.iter().try_for_each(&mut add)
         };
         add().map_err(InterceptionError::Routing)?;
@@ -49,7 +52,8 @@ impl Drop for LocalDelivery {
     fn drop(&mut self) {
         let remove = || {
             let mut netlink = Netlink::open()?;
-            let mut remove = |&family: &_| netlink.remove_local_delivery(family, self.mark);
+            let marks = Marks::from(self.mark).delivered();
+            let mut remove = |&family: &_| netlink.remove_local_delivery(family, self.mark, &marks);
             self.families.iter().try_for_each(&mut remove)
         };
         if let Err(error) = remove() {

@@ -3,6 +3,7 @@
 //!
 //! Neither outlives the relay, however it ends.
 
+mod beside;
 mod bpf;
 mod local_delivery;
 mod nftables;
@@ -49,6 +50,9 @@ pub enum InterceptionError {
         "interface `{0}` is not there; `interfaces` names those whose packets are to be steered"
     )]
     NoInterface(String),
+    /// All clients are of IPv6, which this host has not.
+    #[error("`clients` has prefixes of IPv6 only, and net.ipv6.conf.all.disable_ipv6 is 1")]
+    NoIpv6,
     /// What is steered to the relay does not arrive.
     #[error("{0}")]
     Unproven(String),

@@ -18,6 +18,7 @@ use midspan_sys::sysctl;
 use socket2::{Domain, Socket, Type};
 
 use super::InterceptionError;
+use crate::config::{Config, Marks};
 
 /// One end of a link to a namespace of the proof's own, for as long as it takes.
 const LINK: &str = "midspan-proof";
@@ -52,8 +53,9 @@ pub(crate) fn is_probe(client: IpAddr, server: SocketAddr) -> bool {
 }
 
 /// Connects through the steering program to the relay, which must be running and reset what
-/// [`is_probe`]; for each IP version that these clients have.
-pub(super) fn prove(steering: &mut Steering, clients: &[IpNet]) -> Result<(), InterceptionError> {
+/// [`is_probe`]; for each IP version that its clients have.
+pub(super) fn prove(steering: &mut Steering, config: &Config) -> Result<(), InterceptionError> {
+    let (clients, mark) = (&config.clients, Marks::of(config).client);
     let failed = |error: io::Error| {
         InterceptionError::Unproven(format!(
             "it cannot be proven that what is steered to the relay arrives: {error} (`prove = \
@@ -73,8 +75,8 @@ pub(super) fn prove(steering: &mut Steering, clients: &[IpNet]) -> Result<(), In
             let name = if version == 0 { "IPv4" } else { "IPv6" };
             return Err(InterceptionError::Unproven(format!(
                 "what is steered to the relay over {name} does not arrive ({error}): look for a \
-                 firewall rule in the INPUT path, rp_filter, or a routing rule before that of the \
-                 relay's mark"
+                 firewall rule in the INPUT path (let in what has the mark {mark:#x}), \
+                 rp_filter, or a routing rule before that of the relay's mark"
             )));
         }
     }
@@ -118,6 +120,12 @@ fn is_reset(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
 }
 
+/// Whether this namespace has IPv6 at all, and not switched off.
+fn has_ipv6() -> bool {
+    let off = |scope| sysctl::get(&format!("net.ipv6.conf.{scope}.disable_ipv6"));
+    [off("all"), off("default")].iter().all(|off| off.as_deref().is_ok_and(|off| off == "0"))
+}
+
 /// A link to a namespace in which the proof's client stands. It goes with this.
 struct Link {
     index: u32,
@@ -134,7 +142,7 @@ impl Link {
         for (gateway, client) in GATEWAYS.into_iter().zip(CLIENTS) {
             let prefix = if gateway.is_ipv4() { 32 } else { 128 };
             // Where IPv6 is switched off there are no clients of it either.
-            if gateway.is_ipv6() && sysctl::get("net.ipv6.conf.all.disable_ipv6").is_err() {
+            if gateway.is_ipv6() && !has_ipv6() {
                 continue;
             }
             netlink.add_address(link.index, gateway, prefix)?;
@@ -149,7 +157,7 @@ impl Link {
         let index = netlink.index("proof")?;
         netlink.set_up(index)?;
         for (gateway, client) in GATEWAYS.into_iter().zip(CLIENTS) {
-            if gateway.is_ipv6() && sysctl::get("net.ipv6.conf.all.disable_ipv6").is_err() {
+            if gateway.is_ipv6() && !has_ipv6() {
                 continue;
             }
             let (prefix, any) = match gateway {

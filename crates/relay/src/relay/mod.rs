@@ -165,6 +165,7 @@ impl Relay {
         begin: fn(&mut Steered, &Config) -> Result<(), InterceptionError>,
     ) -> Result<Relay, Error> {
         config.check()?;
+        leave_out_ipv6(&mut config)?;
         let controls = Brought::by(&config);
         config.complete(controls.for_clients());
         for (leg, settings, mptcp) in [
@@ -358,6 +359,26 @@ fn processors(workers: usize) -> Vec<usize> {
     let Ok(allowed) = sched_getaffinity(None) else { return Vec::new() };
     let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
     if all.len() == workers { all } else { Vec::new() }
+}
+
+/// Leaves out clients of IPv6 where that is switched off, which this host neither forwards nor can listen for.
+fn leave_out_ipv6(config: &mut Config) -> Result<(), InterceptionError> {
+    let is_off =
+        midspan_sys::sysctl::get("net.ipv6.conf.all.disable_ipv6").is_ok_and(|off| off == "1");
+    let had = config.clients.len();
+    if is_off {
+        config.clients.retain(|prefix| prefix.addr().is_ipv4());
+    }
+    match config.clients.len() {
+        left if left == had => Ok(()),
+        0 if config.forward.is_empty() => Err(InterceptionError::NoIpv6),
+        _ => {
+            tracing::warn!(
+                "net.ipv6.conf.all.disable_ipv6 is 1: prefixes of IPv6 among `clients` are left out"
+            );
+            Ok(())
+        }
+    }
 }
 
 fn worker_count(config: &Config) -> io::Result<usize> {

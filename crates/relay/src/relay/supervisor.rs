@@ -144,12 +144,14 @@ impl Relay {
         })
     }
 
-    /// Has BPF steer at interfaces that came meanwhile.
+    /// Has BPF steer at interfaces that came meanwhile, and beside the rules that there are now.
     fn look_around(&mut self) {
-        if let Way::Bpf(steered) = &mut self.way
-            && let Err(error) = steered.follow_interfaces()
-        {
+        let Way::Bpf(steered) = &mut self.way else { return };
+        if let Err(error) = steered.follow_interfaces() {
             tracing::warn!(%error, "not all interfaces are steered");
+        }
+        if let Err(error) = steered.follow_rules() {
+            tracing::warn!(%error, "rules of this host that have changed are not followed");
         }
     }
 
@@ -168,8 +170,14 @@ impl Relay {
         if let Some(office) = &self.office {
             fds.push(PollFd::from_borrowed_fd(office.fd(), PollFlags::IN));
         }
-        if let Way::Nftables(interception) = &self.way {
-            fds.push(PollFd::from_borrowed_fd(interception.lost(), PollFlags::IN));
+        match &self.way {
+            Way::Nftables(interception) => {
+                fds.push(PollFd::from_borrowed_fd(interception.lost(), PollFlags::IN));
+            }
+            Way::Bpf(steered) => fds.extend(
+                steered.rules_changed().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            ),
+            Way::Foreign => {}
         }
         let look = matches!(self.way, Way::Bpf(_)).then_some(LOOK);
         let now = Instant::now();
@@ -195,6 +203,7 @@ impl Relay {
                 Happened::Commands(self.shared.commands.take())
             }
             Ok(_) if self.office.is_some() && !fds[4].revents().is_empty() => Happened::Successor,
+            Ok(_) if matches!(self.way, Way::Bpf(_)) => Happened::Nothing,
             Ok(_) => Happened::RulesLost,
             Err(_) => Happened::Nothing,
         }

@@ -5,6 +5,7 @@
 mod accounts;
 mod admin;
 mod arrivals;
+mod beside;
 mod boundaries;
 mod confirm;
 mod death;

@@ -1,6 +1,6 @@
 //! Clients that use a port again for another connection to the same server, as soon as they may.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -36,7 +36,13 @@ fn served(world: &World, listener: &TcpListener, to: SocketAddr, end: End) -> u1
         }
     };
     let exchange = |from| {
-        let mut near = world.connect_from(from, to)?;
+        let mut near = loop {
+            match world.connect_from(from, to) {
+                // Its own host has not heard yet that the last FIN has arrived.
+                Err(error) if error.kind() == ErrorKind::AddrInUse => thread::yield_now(),
+                opened => break opened?,
+            }
+        };
         near.write_all(b"ping")?;
         let mut word = [0; 4];
         near.read_exact(&mut word)?;

@@ -229,7 +229,8 @@ impl RelayProcess {
 fn whole(settings: &str) -> String {
     // What is pinned outlives a test.
     let pin = if settings.contains("pin =") { "" } else { "pin = false\n" };
-    format!("{CLIENTS}{pin}{settings}")
+    let clients = if settings.contains("clients =") { "" } else { CLIENTS };
+    format!("{clients}{pin}{settings}")
 }
 
 impl Drop for RelayProcess {

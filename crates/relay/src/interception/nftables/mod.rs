@@ -4,6 +4,7 @@
 //! keeps alive: however the relay ends, its end of the pipe to that process closes, the process
 //! ends, and the kernel removes the table.
 
+mod legs;
 mod nft;
 mod rules;
 
@@ -14,9 +15,11 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use midspan_sys::sysctl;
 
+pub(crate) use legs::Legs;
+
 use super::InterceptionError;
 use super::local_delivery::LocalDelivery;
-use crate::config::Config;
+use crate::config::{Config, Marks};
 use nft::Nft;
 
 /// nftables rules in force. Dropping this removes them.
@@ -41,8 +44,8 @@ impl Interception {
     /// missing. Nothing is left behind then.
     pub fn install(config: &Config) -> Result<Interception, InterceptionError> {
         let clients = IpNet::aggregate(&config.clients);
-        let mut nft = Nft::start().map_err(InterceptionError::Start)?;
-        let table = rules::table(&clients, config.port, config.mark);
+        let mut nft = Nft::start(rules::PROBE).map_err(InterceptionError::Start)?;
+        let table = rules::table(&clients, config.port, Marks::of(config));
         let patience = Instant::now() + LAST_OF_THE_KILLED;
         loop {
             match nft.run(&table) {

@@ -6,7 +6,6 @@ use std::process::{Child, ChildStdin, Stdio};
 use midspan_sys::process::{self, die_with_parent};
 
 use super::InterceptionError;
-use super::rules::PROBE;
 
 #[derive(Debug)]
 pub(super) struct Nft {
@@ -15,10 +14,12 @@ pub(super) struct Nft {
     commands: Option<ChildStdin>,
     /// What it says, answers and complaints alike, in order.
     output: BufReader<PipeReader>,
+    /// A command that says something in any case: whether the table is there.
+    probe: String,
 }
 
 impl Nft {
-    pub(super) fn start() -> io::Result<Nft> {
+    pub(super) fn start(probe: impl Into<String>) -> io::Result<Nft> {
         let (output, said) = io::pipe()?;
         let mut command = process::command("nft");
         command.arg("-i").stdin(Stdio::piped()).stdout(said.try_clone()?).stderr(said);
@@ -26,7 +27,7 @@ impl Nft {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = die_with_parent(&mut command).spawn()?;
         let commands = child.stdin.take();
-        Ok(Nft { child, commands, output: BufReader::new(output) })
+        Ok(Nft { child, commands, output: BufReader::new(output), probe: probe.into() })
     }
 
     /// Runs one command line as one transaction.
@@ -34,7 +35,7 @@ impl Nft {
         let refused = |error: io::Error| InterceptionError::Refused(error.to_string());
         // It does not say when it is done, but does so in order: whatever it says before it
         // answers the probe is about the command.
-        let lines = format!("{command}\n{PROBE}\n");
+        let lines = format!("{command}\n{}\n", self.probe);
         let commands =
             self.commands.as_mut().ok_or_else(|| refused(io::ErrorKind::BrokenPipe.into()))?;
         commands.write_all(lines.as_bytes()).map_err(refused)?;
@@ -47,7 +48,8 @@ impl Nft {
             // The answer to the probe ends either way: with the table's closing brace, or with
             // its command line quoted below an error.
             match line.trim_end() {
-                "}" | PROBE => return complaint.map_or(Ok(()), Err),
+                "}" => return complaint.map_or(Ok(()), Err),
+                line if line == self.probe => return complaint.map_or(Ok(()), Err),
                 error if error.starts_with("Error: ") => {
                     complaint.get_or_insert_with(|| understood(error));
                 }

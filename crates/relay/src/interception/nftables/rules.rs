@@ -2,8 +2,11 @@
 
 use ipnet::IpNet;
 
+use crate::config::Marks;
+
 /// Ends the taking of new connections, and leaves the rest.
-pub(super) const TAKE_NO_MORE: &str = "flush chain inet midspan take";
+pub(super) const TAKE_NO_MORE: &str =
+    "flush chain inet midspan take; flush chain inet midspan untrack";
 
 /// Says whether the table is there, and in any case something.
 pub(super) const PROBE: &str = "list chain inet midspan take";
@@ -24,7 +27,15 @@ pub(super) const PROBE: &str = "list chain inet midspan take";
 ///    number anywhere; so for that port only sockets bound to an address count. (Not for every
 ///    port: the kernel can tell it of full sockets only, and those of an unfinished handshake or
 ///    in TIME-WAIT must not be missed.)
-pub(super) fn table(clients: &[IpNet], port: u16, mark: u32) -> String {
+///
+/// Chain `translated` does the third once more for what a server has answered to another address, where NAT of this
+/// host had translated its leg.
+///
+/// Chains `legs` and `output`, before connection tracking, take clients' legs out of it (see `legs.rs`): what is taken
+/// by 2, and what has a socket with a client's leg's mark. Sockets of unfinished handshakes and in TIME-WAIT have no mark
+/// that could be asked for; the former are clients' legs all, and the latter count as such.
+pub(super) fn table(clients: &[IpNet], port: u16, marks: Marks) -> String {
+    let Marks { client: mark, outgoing, .. } = marks;
     let v4 = of_family(clients, |prefix| matches!(prefix, IpNet::V4(_)));
     let v6 = of_family(clients, |prefix| matches!(prefix, IpNet::V6(_)));
     let mut take = Vec::new();
@@ -39,23 +50,49 @@ pub(super) fn table(clients: &[IpNet], port: u16, mark: u32) -> String {
         ));
         lead.push(format!(
             "tcp flags & (fin | syn | rst | ack) == syn tcp dport != {port} \
-             {version} saddr {{ {} }} fib daddr type != local goto take;",
+             {version} saddr {{ {} }} fib daddr type != local goto",
             prefixes.join(", ")
         ));
     }
+    let lead =
+        |to: &str| lead.iter().map(|rule| format!("{rule} {to};")).collect::<Vec<_>>().join(" ");
+    let ours = |verdict: &str| {
+        format!(
+            "tcp dport != {port} socket transparent 1 {verdict}; \
+             tcp dport {port} socket transparent 1 socket wildcard 0 {verdict};"
+        )
+    };
     format!(
         "add table inet midspan {{ flags owner; \
          chain take {{ {take} }}; \
+         chain untrack {{ notrack accept; }}; \
+         chain legs {{ \
+         type filter hook prerouting priority raw; policy accept; \
+         meta l4proto != tcp accept; \
+         {untrack} \
+         socket transparent 1 socket mark 0 accept; \
+         {notrack} \
+         }}; \
+         chain output {{ type filter hook output priority raw; meta mark {outgoing:#x} notrack; }}; \
          chain prerouting {{ \
          type filter hook prerouting priority mangle; policy accept; \
          meta l4proto {{ 1, 58 }} socket transparent 1 meta mark set {mark:#x} accept; \
          meta l4proto != tcp accept; \
          {lead} \
-         tcp dport != {port} socket transparent 1 meta mark set {mark:#x} accept; \
-         tcp dport {port} socket transparent 1 socket wildcard 0 meta mark set {mark:#x} accept; \
+         {deliver} \
+         }}; \
+         chain translated {{ \
+         type filter hook prerouting priority dstnat + 1; policy accept; \
+         meta mark {mark:#x} accept; \
+         meta l4proto {{ 1, 58 }} socket transparent 1 meta mark set {mark:#x} accept; \
+         meta l4proto != tcp accept; \
+         {deliver} \
          }}; }}",
         take = take.join(" "),
-        lead = lead.join(" "),
+        untrack = lead("untrack"),
+        notrack = ours("notrack"),
+        lead = lead("take"),
+        deliver = ours(&format!("meta mark set {mark:#x} accept")),
     )
 }
 
@@ -70,7 +107,7 @@ mod tests {
     #[test]
     fn it_is_one_line_with_rules_of_the_families_in_use_only() {
         let clients = ["10.1.2.3/8".parse().unwrap(), "192.0.2.0/24".parse().unwrap()];
-        let table = table(&clients, 8742, 0x4d53);
+        let table = table(&clients, 8742, Marks::from(0x4d53));
         assert!(!table.contains('\n'));
         assert!(table.contains("ip saddr { 10.0.0.0/8, 192.0.2.0/24 } fib"), "{table}");
         assert!(!table.contains("ip6"), "{table}");
