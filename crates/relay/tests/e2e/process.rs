@@ -229,7 +229,7 @@ impl RelayProcess {
 fn whole(settings: &str) -> String {
     // What is pinned outlives a test.
     let pin = if settings.contains("pin =") { "" } else { "pin = false\n" };
-    let clients = if settings.contains("clients =") { "" } else { CLIENTS };
+    let clients = if settings.starts_with("clients =") { "" } else { CLIENTS };
     format!("{clients}{pin}{settings}")
 }
 
