@@ -100,7 +100,7 @@ pub(crate) fn open_link(path: &Path, index: u32) -> Option<Link> {
 
 /// Removes what relays have left in namespaces that are no more.
 fn sweep(root: &Path) {
-    for namespace in entries(root) {
+    for namespace in entries(root).filter(|folder| is_of_a_namespace(folder)) {
         let age = fs::metadata(&namespace).and_then(|found| found.modified());
         let is_old = age.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > UNFINISHED));
         let is_gone = |folder: PathBuf| match folder.join("reopen") {
@@ -111,6 +111,13 @@ fn sweep(root: &Path) {
             remove(&namespace);
         }
     }
+}
+
+/// Whether it is a namespace's. Others keep pins there too: congestion controls and NetAssist's feedback (`cc`).
+fn is_of_a_namespace(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.strip_prefix("net-"))
+        .is_some_and(|inode| inode.parse::<u64>().is_ok())
 }
 
 /// The number of the namespace that the link at `path` is in; 0 if that is gone.
@@ -149,3 +156,27 @@ const LAYOUT: u32 = {
     }
     sum
 };
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_a_namespaces_is_swept() {
+        let root = std::env::temp_dir().join(format!("midspan-pins-{}", std::process::id()));
+        for folder in ["cc/feedback", "net-4026531840/00000001"] {
+            let folder = root.join(folder);
+            fs::create_dir_all(&folder).unwrap();
+            for old in [folder.as_path(), folder.parent().unwrap()] {
+                let long_ago = SystemTime::now() - 2 * UNFINISHED;
+                fs::File::open(old).unwrap().set_modified(long_ago).unwrap();
+            }
+        }
+        sweep(&root);
+        let left: Vec<_> = entries(&root).collect();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(left, [root.join("cc")]);
+    }
+}
