@@ -20,6 +20,7 @@ fn the_list_has_every_control_and_says_what_it_is_for() {
         [
             "ms_bbr",
             "ms_bbr3",
+            "ms_bbr_2016",
             "ms_cubic",
             "ms_dctcp",
             "ms_illinois",

@@ -178,6 +178,7 @@ fn purpose(algorithm: &str) -> &'static str {
         "bbr" => {
             "BBR version 1 (draft-cardwell-iccrg-bbr): the kernel's own, for kernels without it"
         }
+        "bbr_2016" => "BBR as published, without room for aggregated acknowledgements",
         "bbr3" => "BBR version 3 (draft-ietf-ccwg-bbr): paced by a model of the path",
         "radio" => "for short radio links: CUBIC for which a loss without a queue is none",
         "natcp" => "NATCP: window and rate as NetAssist says, CUBIC when it says nothing",
