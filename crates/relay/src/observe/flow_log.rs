@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -155,7 +155,8 @@ impl Writer {
         let count = match self.output.write(&self.lines) {
             Ok(()) => &self.state.written,
             Err(error) => {
-                self.output.complain(&error);
+                let said = "the flow log cannot be written; what is lost is counted";
+                self.output.complain(&error, said);
                 &self.state.lost
             }
         };
@@ -192,8 +193,13 @@ impl Output {
     }
 
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        if self.size > 0 && self.size + lines.len() as u64 > self.max_size {
-            self.rotate()?;
+        let renewed = self.renew(lines.len() as u64);
+        if let Err(error) = &renewed {
+            // What is written to a file without a name is lost.
+            if self.file.metadata()?.nlink() == 0 {
+                return renewed;
+            }
+            self.complain(error, "the flow log goes on in the old file");
         }
         if self.torn {
             self.file.write_all(b"\n")?;
@@ -201,19 +207,40 @@ impl Output {
         self.torn = true;
         self.file.write_all(lines)?;
         self.torn = false;
-        self.complained = false;
+        self.complained &= renewed.is_err();
         self.size += lines.len() as u64;
         Ok(())
     }
 
-    /// Once, until it works again.
-    fn complain(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.complained, true) {
-            tracing::error!(path = %self.path.display(), %error, "the flow log cannot be written; what is lost is counted");
+    /// Has the file be the one that its name stands for, with room for so much.
+    fn renew(&mut self, length: u64) -> io::Result<()> {
+        if !self.is_named()? {
+            return self.reopen();
+        }
+        if self.size > 0 && self.size + length > self.max_size { self.rotate() } else { Ok(()) }
+    }
+
+    /// Whether nobody has renamed, removed or replaced the file.
+    fn is_named(&self) -> io::Result<bool> {
+        let ours = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (ours.dev(), ours.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
+    /// Once, until it works again.
+    fn complain(&mut self, error: &io::Error, said: &str) {
+        if !std::mem::replace(&mut self.complained, true) {
+            tracing::error!(path = %self.path.display(), %error, "{said}");
+        }
+    }
+
+    /// The new file is there before any other is renamed: where it cannot be had, all stay.
     fn rotate(&mut self) -> io::Result<()> {
+        let fresh = suffixed(&self.path, "new");
+        let file = open(&fresh)?;
         for number in (1..self.keep).rev() {
             match fs::rename(numbered(&self.path, number), numbered(&self.path, number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -221,11 +248,15 @@ impl Output {
             }
         }
         fs::rename(&self.path, numbered(&self.path, 1))?;
-        self.reopen()
+        fs::rename(fresh, &self.path)?;
+        self.take(file)
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        let file = open(&self.path)?;
+        self.take(open(&self.path)?)
+    }
+
+    fn take(&mut self, file: File) -> io::Result<()> {
         self.size = file.metadata()?.len();
         self.file = file;
         self.torn = false;
@@ -238,8 +269,13 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 fn numbered(path: &Path, number: u32) -> PathBuf {
+    suffixed(path, &number.to_string())
+}
+
+fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{number}"));
+    name.push(".");
+    name.push(suffix);
     name.into()
 }
 
@@ -296,6 +332,9 @@ mod tests {
         let (path, old) = (directory.path().join("flows"), directory.path().join("flows.old"));
         let log = FlowLog::open(&config(path.clone()), Privileges::All).unwrap();
         log.add(entry(1));
+        while log.written() == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
         fs::rename(&path, &old).unwrap();
         log.reopen();
         while !path.exists() {
@@ -310,23 +349,73 @@ mod tests {
     fn a_file_of_its_greatest_size_is_renamed_and_so_many_are_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("flows");
-        let size = entry(1).to_json().len() as u64 + 1;
-        let limited = FlowLogConfig {
-            max_size: Some(ByteSize::from_bytes(2 * size)),
-            ..config(path.clone())
-        };
-        let mut output = Output::open(&limited).unwrap();
-        for number in 0..9 {
-            output.write(format!("{}\n", entry(number).to_json()).as_bytes()).unwrap();
-        }
-        let clients = |path: &Path| {
-            lines(path).iter().map(|line| line["client"].to_string()).collect::<String>()
-        };
-        assert_eq!(lines(&path).len(), 1);
-        assert!(clients(&path).contains("08"));
-        assert!(clients(&numbered(&path, 1)).contains("06"));
-        assert_eq!(lines(&numbered(&path, 2)).len(), 2);
+        let (mut output, write) = limited(&path);
+        (0..9).for_each(|number| write(&mut output, number).unwrap());
+        let kept = [1, 2].map(|number| clients(&numbered(&path, number)));
+        assert_eq!((clients(&path), kept), (vec![8], [vec![6, 7], vec![4, 5]]));
         assert!(!numbered(&path, 3).exists());
+    }
+
+    /// Writes an entry whose pseudonym is this number, to files of two entries each.
+    fn limited(path: &Path) -> (Output, impl Fn(&mut Output, u64) -> io::Result<()>) {
+        let size = entry(1).to_json().len() as u64 + 1;
+        let max_size = Some(ByteSize::from_bytes(2 * size));
+        let output = Output::open(&FlowLogConfig { max_size, ..config(path.to_owned()) }).unwrap();
+        let write = |output: &mut Output, number| {
+            output.write(format!("{}\n", entry(number).to_json()).as_bytes())
+        };
+        (output, write)
+    }
+
+    fn clients(path: &Path) -> Vec<u64> {
+        let number = |line: &serde_json::Value| {
+            let name = line["client"].as_str().unwrap().trim_start_matches("sub-").to_owned();
+            u64::from_str_radix(&name, 16).unwrap()
+        };
+        lines(path).iter().map(number).collect()
+    }
+
+    #[test]
+    fn a_file_that_somebody_took_away_is_opened_anew_and_its_predecessors_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, taken) = (directory.path().join("flows"), directory.path().join("taken"));
+        let (mut output, write) = limited(&path);
+        (0..6).for_each(|number| write(&mut output, number).unwrap());
+        // Renamed when full, when not, and removed.
+        fs::rename(&path, &taken).unwrap();
+        write(&mut output, 6).unwrap();
+        assert_eq!((clients(&taken), clients(&path)), (vec![4, 5], vec![6]));
+        fs::rename(&path, &taken).unwrap();
+        write(&mut output, 7).unwrap();
+        assert_eq!((clients(&taken), clients(&path)), (vec![6], vec![7]));
+        fs::remove_file(&path).unwrap();
+        (8..10).for_each(|number| write(&mut output, number).unwrap());
+        assert_eq!(clients(&path), [8, 9]);
+        // By another of the same name.
+        fs::rename(&path, &taken).unwrap();
+        fs::write(&path, "").unwrap();
+        write(&mut output, 10).unwrap();
+        assert_eq!((clients(&taken), clients(&path)), (vec![8, 9], vec![10]));
+        let kept = [1, 2].map(|number| clients(&numbered(&path, number)));
+        assert_eq!(kept, [[2, 3], [0, 1]]);
+    }
+
+    #[test]
+    fn without_a_new_file_the_old_one_goes_on_and_its_predecessors_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("flows");
+        let (mut output, write) = limited(&path);
+        (0..6).for_each(|number| write(&mut output, number).unwrap());
+        // Nothing can be opened where a directory is.
+        fs::create_dir(suffixed(&path, "new")).unwrap();
+        (6..8).for_each(|number| write(&mut output, number).unwrap());
+        let kept = [1, 2].map(|number| clients(&numbered(&path, number)));
+        assert_eq!((clients(&path), kept), (vec![4, 5, 6, 7], [vec![2, 3], vec![0, 1]]));
+        fs::remove_dir(suffixed(&path, "new")).unwrap();
+        write(&mut output, 8).unwrap();
+        let kept = [1, 2].map(|number| clients(&numbered(&path, number)));
+        assert_eq!((clients(&path), kept), (vec![8], [vec![4, 5, 6, 7], vec![2, 3]]));
+        assert!(!suffixed(&path, "new").exists());
     }
 
     #[test]
