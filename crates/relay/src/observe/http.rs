@@ -1,7 +1,7 @@
 //! Metrics over HTTP.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -12,16 +12,18 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::metrics;
 use crate::shared::Monitor;
 
-/// Connections at one time; others wait.
-const CONNECTIONS: usize = 8;
+/// Connections at one time. One more ends the oldest: who asks now must not wait for who keeps a place.
+const CONNECTIONS: usize = 16;
+/// Bytes that are held of a request, at most.
+const REQUEST: usize = 16 << 10;
 /// How long a request may take to come, and a connection to last: scrapers come again.
-const HEADER: Duration = Duration::from_secs(10);
+const HEADER: Duration = Duration::from_secs(5);
 const CONNECTION: Duration = Duration::from_secs(300);
 /// How long to wait when the system has no descriptor for a connection.
 const REST: Duration = Duration::from_millis(100);
@@ -30,16 +32,17 @@ const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Answers for as long as it is polled.
 pub(super) async fn serve(listener: TcpListener, monitor: Monitor) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut open: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(CONNECTIONS);
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let monitor = monitor.clone();
-                tokio::spawn(async move {
-                    answer(stream, monitor).await;
-                    drop(place);
-                });
+                open.retain(|connection| !connection.is_finished());
+                if open.len() == CONNECTIONS
+                    && let Some(oldest) = open.pop_front()
+                {
+                    oldest.abort();
+                }
+                open.push_back(tokio::spawn(answer(stream, monitor.clone())));
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection for metrics failed");
@@ -57,6 +60,7 @@ async fn answer(stream: TcpStream, monitor: Monitor) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER)
+        .max_buf_size(REQUEST)
         .serve_connection(TokioIo::new(stream), service);
     if let Ok(Err(error)) = timeout(CONNECTION, connection).await {
         tracing::debug!(%error, "a connection for metrics ended");

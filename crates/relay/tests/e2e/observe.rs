@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -149,6 +150,63 @@ fn metrics_are_served_to_who_asks_rightly_whatever_others_do() {
     }
 }
 
+/// A connection for metrics, which has asked for them once if it `asks`.
+fn idle(world: &World, asks: bool) -> TcpStream {
+    let mut stream = world.connect("10.1.0.1:9742".parse().unwrap()).unwrap();
+    if asks {
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: relay\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 12]).unwrap();
+    } else {
+        stream.write_all(b"GET /metrics HT").unwrap();
+    }
+    stream
+}
+
+#[test]
+fn metrics_do_not_wait_for_those_that_keep_connections() {
+    let Some(world) = World::new() else { return };
+    let relay = RelayProcess::start(&world.relay, METRICS);
+    let alone = Instant::now();
+    scrape(&world);
+    let alone = alone.elapsed();
+    for (count, asks) in [(8, true), (8, false), (100, true), (100, false)] {
+        let before = relay.descriptors();
+        let mut others: Vec<_> = (0..count).map(|_| idle(&world, asks)).collect();
+        let begun = Instant::now();
+        scrape(&world);
+        let took = begun.elapsed();
+        // The least of the times that others may take is seconds.
+        assert!(took < alone + Duration::from_secs(1), "{took:?} with {count} others");
+        assert!(relay.descriptors() < before + 20, "{} for {count}", relay.descriptors());
+        // The one that came last has not lost its place.
+        let last = others.last_mut().unwrap();
+        let rest: &[u8] = if asks { b"GET /metrics HTTP/1.1\r\n" } else { b"TP/1.1\r\n" };
+        last.write_all(rest).unwrap();
+        last.write_all(b"Host: relay\r\nConnection: close\r\n\r\n").unwrap();
+        let mut said = String::new();
+        last.read_to_string(&mut said).unwrap();
+        assert!(said.ends_with("# EOF\n"), "{said}");
+    }
+}
+
+#[test]
+fn metrics_are_not_kept_for_a_request_that_never_ends() {
+    let Some(world) = World::new() else { return };
+    let _relay = RelayProcess::start(&world.relay, METRICS);
+    let mut stream = world.connect("10.1.0.1:9742".parse().unwrap()).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n").unwrap();
+    // A byte now and then does not prolong its time.
+    let slow = stream.try_clone().unwrap();
+    thread::spawn(move || {
+        while (&slow).write_all(b"a").is_ok() {
+            thread::sleep(Duration::from_millis(200));
+        }
+    });
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    assert!(!String::from_utf8_lossy(&said).contains("# EOF"));
+}
+
 fn lines(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -161,14 +219,14 @@ fn of_kind(lines: Vec<Value>, kind: &str) -> Vec<Value> {
 
 /// Waits until the log has so many lines of split flows.
 pub(crate) fn await_lines(path: &Path, count: usize) -> Vec<Value> {
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     loop {
         let lines = of_kind(lines(path), "split");
         if lines.len() >= count {
             return lines;
         }
         assert!(start.elapsed() < PATIENCE, "{lines:#?}");
-        thread::sleep(std::time::Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -212,7 +270,7 @@ fn the_flow_log_has_a_line_for_each_flow_that_ended() {
     for _ in 0..2 {
         relay.signal(rustix::process::Signal::TERM);
         // Two at once would be one.
-        thread::sleep(std::time::Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(100));
     }
     let (status, counts) = relay.wait();
     assert!(status.success());
@@ -240,10 +298,10 @@ fn a_hang_up_opens_the_flow_log_anew() {
     await_lines(&path, 1);
     fs::rename(&path, &old).unwrap();
     relay.signal(rustix::process::Signal::HUP);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     while !path.exists() {
         assert!(start.elapsed() < PATIENCE, "it is not opened anew");
-        thread::sleep(std::time::Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     exchange(&world, 10);
     assert_eq!(await_lines(&path, 1).len(), 1);
