@@ -69,6 +69,9 @@ pub struct LinkReading {
     pub served: Option<Rate>,
     /// What waited at the window's end.
     pub backlog: Option<ByteSize>,
+    /// What the UE had not acknowledged at the window's end, from a source that cannot tell what of it
+    /// waits and what is in flight. On a bearer in RLC unacknowledged mode it is nothing, always.
+    pub unacknowledged: Option<ByteSize>,
     /// Resource blocks in the window.
     pub blocks: Option<Blocks>,
     /// What the channel could carry at most, from its quality and the cell's width.

@@ -1,6 +1,9 @@
+use std::collections::VecDeque;
+
 use midspan_units::{ByteSize, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
+use super::Floor;
 use crate::LinkReading;
 
 /// How capacity is read out of what a source reports.
@@ -10,13 +13,21 @@ pub struct CapacityConfig {
     /// What must wait at a window's end for the link to count as filled: then, and only then, what
     /// it carried is what it can carry.
     pub backlog: ByteSize,
+    /// How long after it was sent a packet is acknowledged on a bearer in RLC acknowledged mode,
+    /// HARQ and status reports included: what is served in this time is in flight and does not
+    /// wait. A bearer that is seen to take longer is given longer.
+    pub flight: Span,
     /// How long a capacity is kept while the link is not filled.
     pub hold: Span,
 }
 
 impl Default for CapacityConfig {
     fn default() -> Self {
-        CapacityConfig { backlog: ByteSize::from_bytes(3_000), hold: Span::from_secs(10) }
+        CapacityConfig {
+            backlog: ByteSize::from_bytes(3_000),
+            flight: Span::from_millis(60),
+            hold: Span::from_secs(10),
+        }
     }
 }
 
@@ -47,9 +58,16 @@ pub struct Known {
 ///
 /// The served rate is not capacity while the sender is the one that limits it. Then the last known
 /// capacity is held, and two things move it. Channel quality, where the source reports it, bounds
-/// it. And once the sender uses what it was told and still nothing waits, it is raised by a quarter
-/// until something does, because a sender that keeps to what it is told would otherwise never
-/// show that there is more (this is ours; the paper's NetAssist knows the capacity).
+/// it. And when the sender uses what it was told and nothing waits, a little more is told for a
+/// moment: if that brings more, twice as much more, and so on; if not, as much less, so that what
+/// it has left in the queue goes. (A sender that keeps to what it is told would otherwise never show
+/// that there is more. This is ours; the paper's NetAssist knows the capacity.)
+///
+/// On a bearer in acknowledged mode all that is known is what the UE has not acknowledged. How long
+/// that takes at the least is its flight; what is there for longer waits, and less is told for as
+/// long as it takes to carry it off. As a sender that keeps to its rate has a backlog in
+/// proportion, a rate that is but a little below the one told is no evidence of less; and more
+/// rate that came with more backlog shows that the backlog was in flight.
 ///
 /// Before the link has been seen filled nothing is known, unless its channel's quality is: a sender
 /// that is told nothing goes as its base control does and fills it.
@@ -58,19 +76,75 @@ pub struct Capacity {
     config: CapacityConfig,
     /// In 1/1000 bit.
     per_block: Option<u64>,
+    flight: Flight,
     held: Option<Held>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Held {
+    /// What the link was seen to carry.
     rate: Rate,
+    /// When the sender last used it.
     since: Time,
+    phase: Phase,
+    /// By a bearer in acknowledged mode.
+    acknowledged: bool,
 }
+
+/// What is told beside the rate that is held.
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// That rate, at least until then.
+    Rests(Time),
+    /// For a [`PULSE`] a step more, and for another less.
+    Seeks { since: Time, step: Step },
+    /// Less, for so long: something waits.
+    Drains { since: Time, length: Span },
+}
+
+/// In eighths of the rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Step(u64);
+
+impl Step {
+    const FIRST: Step = Step(1);
+    const WHOLE: u64 = 8;
+
+    fn gain(self, rate: Rate) -> u64 {
+        (u128::from(rate.as_bps()) * u128::from(self.0) / u128::from(Self::WHOLE)) as u64
+    }
+
+    fn more(self, rate: Rate) -> Rate {
+        Rate::from_bps(rate.as_bps().saturating_add(self.gain(rate)))
+    }
+
+    /// Whether `served` shows that the link had room for this step from `rate`.
+    fn is_carried(self, rate: Rate, served: Rate) -> bool {
+        served.as_bps() > rate.as_bps().saturating_add(self.gain(rate) / 2)
+    }
+
+    fn next(self) -> Step {
+        Step((self.0 * 2).min(Self::WHOLE / 2))
+    }
+}
+
+/// How long a step is told: a window of the source is to be full of it.
+const PULSE: Span = Span::from_millis(200);
+/// How long until what was told has its effect: reports come late and in clumps, a round trip
+/// passes, and a few windows are averaged.
+const EFFECT: Span = Span::from_secs(1);
+/// How long nothing is sought after the link was seen to carry no more.
+const REST: Span = Span::from_secs(2);
+/// In acknowledged mode one part in so many is not told: what waits unseen among what flies goes,
+/// and how long the flight is shows.
+const SPARE: u64 = 32;
+/// While something waits less is told by one part in so many.
+const LESS: u64 = 8;
 
 impl Capacity {
     /// Nothing is known yet.
     pub fn new(config: CapacityConfig) -> Capacity {
-        Capacity { config, per_block: None, held: None }
+        Capacity { config, per_block: None, flight: Flight::new(config.flight), held: None }
     }
 
     /// What is known after the window of length `window` that ended `at`.
@@ -91,12 +165,19 @@ impl Capacity {
         if let Some(known) = measured {
             // A closed window says nothing about what comes after it.
             if known.rate > Rate::from_bps(0) {
-                self.held = Some(Held { rate: known.rate, since: at });
+                self.held = Some(Held::seen(known.rate, at));
             }
             return measured;
         }
-        let rate = self.not_filled(at, link)?;
-        known(rate, Evidence::Held)
+        self.flight.note(at, window, link);
+        let served = self.flight.served().or(link.served).unwrap_or_default();
+        let waits = self.flight.excess(self.config.backlog);
+        let rate = match waits {
+            Some(_) if served == Rate::from_bps(0) => served,
+            Some(excess) => self.filled_it_seems(at, link.ceiling, served, excess),
+            None => self.not_filled(at, link.ceiling, served)?,
+        };
+        known(rate, if waits.is_some() { Evidence::Backlogged } else { Evidence::Held })
     }
 
     /// Bits per block times the blocks available. Windows that used next to no blocks say little
@@ -118,23 +199,242 @@ impl Capacity {
         Some(Rate::from_bps(u64::try_from(rate).unwrap_or(u64::MAX)))
     }
 
-    fn not_filled(&mut self, at: Time, link: &LinkReading) -> Option<Rate> {
-        let served = link.served.unwrap_or_default();
-        let within =
-            |rate: Rate| link.ceiling.map_or(rate, |ceiling| rate.min(ceiling).max(served));
-        let Some(held) = &mut self.held else {
-            return link.ceiling.map(|ceiling| ceiling.max(served));
+    /// For `excess` longer than its flight takes is something not acknowledged.
+    fn filled_it_seems(
+        &mut self,
+        at: Time,
+        ceiling: Option<Rate>,
+        served: Rate,
+        excess: Span,
+    ) -> Rate {
+        let drains = Phase::Drains { since: at, length: excess * LESS };
+        let held = self.held.get_or_insert(Held {
+            rate: served,
+            since: at,
+            phase: drains,
+            acknowledged: true,
+        });
+        held.since = at;
+        if held.carries(at, self.flight.latest().unwrap_or(served)) {
+            self.flight.lengthen();
+            return held.told(at, ceiling, served);
+        }
+        // What was told less has brought less, too.
+        let settled = held.is_settled(at);
+        let least = if settled { 15 } else { 12 };
+        let less = served.as_bps() < held.rate.as_bps() / 16 * least;
+        if less || served > held.rate {
+            held.rate = served;
+        }
+        let bound = held.is_bound(ceiling);
+        held.phase = match held.phase {
+            _ if less => drains,
+            // It still waits, or never did.
+            Phase::Drains { .. } if settled && bound => Phase::Rests(at + REST),
+            Phase::Drains { .. } if settled => Phase::Seeks { since: at, step: Step::FIRST },
+            Phase::Rests(until) if at < until => held.phase,
+            Phase::Seeks { step: Step::FIRST, .. } if !settled => held.phase,
+            Phase::Seeks { .. } => drains,
+            _ if settled => drains,
+            phase => phase,
         };
-        let used = served.as_bps() >= held.rate.as_bps() / 8 * 7;
-        if !used && at.since(held.since) > self.config.hold {
+        held.told(at, ceiling, served)
+    }
+
+    fn not_filled(&mut self, at: Time, ceiling: Option<Rate>, served: Rate) -> Option<Rate> {
+        // It carries more than its channel's quality lets expect.
+        if self.held.is_none()
+            && self.flight.served().is_some()
+            && ceiling.is_some_and(|ceiling| ceiling < served)
+        {
+            self.held = Some(Held { acknowledged: true, ..Held::seen(served, at) });
+        }
+        let Some(held) = &mut self.held else {
+            return ceiling.map(|ceiling| ceiling.max(served));
+        };
+        if let Phase::Drains { since, length } = &mut held.phase {
+            *length = at.since(*since).min(*length);
+        }
+        if held.is_used(served) {
+            held.since = at;
+        } else if at.since(held.since) > self.config.hold {
             self.held = None;
-            return link.ceiling;
+            return ceiling;
         }
-        if used {
-            let more = held.rate.max(served).as_bps();
-            *held = Held { rate: within(Rate::from_bps(more.saturating_add(more / 4))), since: at };
+        if !held.carries(at, self.flight.latest().unwrap_or(served)) {
+            let bound = held.is_bound(ceiling);
+            held.phase = match held.phase {
+                Phase::Rests(until) if at >= until && held.is_used(served) && !bound => {
+                    Phase::Seeks { since: at, step: Step::FIRST }
+                }
+                Phase::Seeks { .. } | Phase::Drains { .. } if held.is_settled(at) => {
+                    Phase::Rests(at + REST)
+                }
+                phase => phase,
+            };
         }
-        Some(within(held.rate))
+        Some(held.told(at, ceiling, served))
+    }
+}
+
+impl Held {
+    fn seen(rate: Rate, at: Time) -> Held {
+        Held { rate, since: at, phase: Phase::Rests(at), acknowledged: false }
+    }
+
+    fn is_used(&self, served: Rate) -> bool {
+        served.as_bps() >= self.rate.as_bps() / 8 * 7
+    }
+
+    /// Whether more than is held would not be told.
+    fn is_bound(&self, ceiling: Option<Rate>) -> bool {
+        ceiling.is_some_and(|ceiling| ceiling <= self.rate)
+    }
+
+    /// Whether what is served now is the answer to the rate that is held.
+    fn is_settled(&self, at: Time) -> bool {
+        match self.phase {
+            Phase::Rests(_) => true,
+            Phase::Seeks { since, .. } => at.since(since) > PULSE * 2 + EFFECT,
+            Phase::Drains { since, length } => at.since(since) > length + EFFECT,
+        }
+    }
+
+    /// Notes what was served. True if that is the step that was told, so that there is more.
+    fn carries(&mut self, at: Time, served: Rate) -> bool {
+        let Phase::Seeks { step, .. } = self.phase else {
+            self.rate = self.rate.max(served);
+            return false;
+        };
+        let carried = step.is_carried(self.rate, served);
+        if carried {
+            self.rate = served;
+            self.phase = Phase::Seeks { since: at, step: step.next() };
+        }
+        carried
+    }
+
+    /// Within what the channel can carry, but not less than it did unless that is wanted.
+    fn told(&self, at: Time, ceiling: Option<Rate>, served: Rate) -> Rate {
+        let less = Rate::from_bps(self.rate.as_bps() - self.rate.as_bps() / LESS);
+        match self.phase {
+            Phase::Seeks { since, step } if at.since(since) < PULSE => {
+                let more = step.more(self.rate);
+                more.min(ceiling.unwrap_or(more)).max(served)
+            }
+            Phase::Seeks { since, step: Step::FIRST }
+                if self.acknowledged && at.since(since) < PULSE * 2 =>
+            {
+                less
+            }
+            Phase::Drains { since, length } if at.since(since) < length => less,
+            _ => {
+                let rate = self.rate.max(served);
+                let rate = rate.min(ceiling.unwrap_or(rate));
+                let spared = Rate::from_bps(rate.as_bps() - rate.as_bps() / SPARE);
+                if self.acknowledged { spared } else { rate.max(served) }
+            }
+        }
+    }
+}
+
+/// A bearer in acknowledged mode: what it served over the last windows, and how long that took to
+/// be acknowledged. Acknowledgements come in clumps, so that a single window says little.
+#[derive(Debug, Clone)]
+struct Flight {
+    lately: VecDeque<(Rate, ByteSize)>,
+    /// Of the last second or so: bits a second, and bytes.
+    smooth: Option<(u64, u64)>,
+    least: Floor,
+    /// The longest that is believed of the least.
+    longest: Span,
+    shortest: Option<Span>,
+}
+
+/// Windows that are averaged.
+const WINDOWS: usize = 3;
+/// For how long the least flight is remembered.
+const MEMORY: Span = Span::from_secs(30);
+/// Over how long it is averaged.
+const SMOOTH: Span = Span::from_secs(1);
+/// What acknowledgements that come in clumps move the average of a few windows by.
+const JITTER: Span = Span::from_millis(25);
+/// A longer flight than this is not believed of any bearer.
+const LONGEST_FLIGHT: Span = Span::from_millis(500);
+
+impl Flight {
+    fn new(longest: Span) -> Flight {
+        let lately = VecDeque::with_capacity(WINDOWS);
+        Flight { lately, smooth: None, least: Floor::new(MEMORY), longest, shortest: None }
+    }
+
+    fn note(&mut self, at: Time, window: Span, link: &LinkReading) {
+        let (Some(served), Some(bytes)) = (link.served, link.unacknowledged) else {
+            self.lately.clear();
+            self.smooth = None;
+            return;
+        };
+        if self.lately.len() == WINDOWS {
+            self.lately.pop_front();
+        }
+        self.lately.push_back((served, bytes));
+        let mean = |old: u64, new: u64| {
+            let (old_part, new_part) =
+                (u128::from(SMOOTH.as_nanos()), u128::from(window.as_nanos()));
+            let sum = u128::from(old) * old_part + u128::from(new) * new_part;
+            (sum / (old_part + new_part)) as u64
+        };
+        let new = (served.as_bps(), bytes.as_bytes());
+        let smooth = self.smooth.map_or(new, |old| (mean(old.0, new.0), mean(old.1, new.1)));
+        self.smooth = Some(smooth);
+        // Of a second that was not half idle.
+        let flight = Rate::from_bps(smooth.0).time_for(smooth.1);
+        let steady = smooth.0 >= served.as_bps() / 4 * 3;
+        if steady && flight > Span::ZERO && flight < LONGEST_FLIGHT {
+            self.least.add(at, flight);
+        }
+        self.shortest = self.least.value(at);
+    }
+
+    /// The most that a window served; None unless the source tells of acknowledgements.
+    fn served(&self) -> Option<Rate> {
+        self.lately.iter().map(|(served, _)| *served).max()
+    }
+
+    /// In the last window alone.
+    fn latest(&self) -> Option<Rate> {
+        self.lately.back().map(|(served, _)| *served)
+    }
+
+    fn bytes(&self) -> u64 {
+        let sum = self.lately.iter().map(|(_, bytes)| u128::from(bytes.as_bytes())).sum::<u128>();
+        (sum / self.lately.len().max(1) as u128) as u64
+    }
+
+    fn longest(&self) -> Span {
+        self.shortest.unwrap_or(self.longest).min(self.longest) + JITTER
+    }
+
+    /// For how long something waits, if at least `backlog` does, and did all the time.
+    fn excess(&self, backlog: ByteSize) -> Option<Span> {
+        let busy = self.lately.iter().filter(|(_, bytes)| *bytes >= backlog).count();
+        if busy < WINDOWS {
+            return None;
+        }
+        let served = self.served()?;
+        let flying = served.bytes_in(self.longest()).as_bytes();
+        let waiting = self.bytes().checked_sub(flying.saturating_add(backlog.as_bytes()))?;
+        Some(served.time_for(waiting).min(LONGEST_FLIGHT))
+    }
+
+    /// All that is not acknowledged is in flight.
+    fn lengthen(&mut self) {
+        let flight = self.served().unwrap_or_default().time_for(self.bytes()).min(LONGEST_FLIGHT);
+        if flight > self.longest() {
+            self.longest = self.longest.max(flight);
+            self.least = Floor::new(MEMORY);
+            self.shortest = None;
+        }
     }
 }
 
@@ -203,7 +503,7 @@ mod tests {
             told = link.observe(LinkReading { served: Some(told), ..served(0.0, 0) }).unwrap().rate;
             windows += 1;
         }
-        assert_eq!(windows, 6);
+        assert_eq!(windows, 5);
         let filled = link.observe(served(20.0, 40_000)).unwrap();
         assert_eq!(filled, Known { rate: mbps(20.0), evidence: Evidence::Backlogged });
     }

@@ -66,7 +66,7 @@ impl<B: Basis> UeEstimator<B> {
     /// Takes a reading in. Answers why it was clipped, if it was.
     pub fn observe(&mut self, reading: &Reading<B>) -> Option<Clip> {
         let Reading { at, window, .. } = *reading;
-        self.backlog = reading.downlink.backlog;
+        self.backlog = reading.downlink.backlog.or(reading.downlink.unacknowledged);
         let uplink = self.uplink.observe(at, window, &reading.uplink).map(|known| known.rate);
         let Some(known) = self.downlink.observe(at, window, &reading.downlink) else {
             self.latest = None;
@@ -99,7 +99,7 @@ impl<B: Basis> UeEstimator<B> {
         self.latest.map(|latest| Estimate { min_rtt, ..latest })
     }
 
-    /// What waited for the UE, as last reported.
+    /// What waited for the UE, as last reported, or what it had not acknowledged.
     pub fn backlog(&self) -> Option<ByteSize> {
         self.backlog
     }

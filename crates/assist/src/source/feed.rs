@@ -45,6 +45,7 @@ struct Link {
     capacity_bps: Option<f64>,
     served_bps: Option<f64>,
     backlog_bytes: Option<f64>,
+    unacknowledged_bytes: Option<f64>,
     blocks_used: Option<u32>,
     blocks_available: Option<u32>,
     cqi: Option<f64>,
@@ -97,10 +98,12 @@ impl Feed {
             (Some(cqi), Some(cell)) => Some(cell.ceiling((cqi * 100.0) as u32, failing as u32, 1)),
             _ => None,
         };
+        let bytes = |name: &str, value| number(name, value).map(|it| it.map(ByteSize::from_bytes));
         Ok(LinkReading {
             capacity: number("capacity_bps", link.capacity_bps)?.map(Rate::from_bps),
             served: number("served_bps", link.served_bps)?.map(Rate::from_bps),
-            backlog: number("backlog_bytes", link.backlog_bytes)?.map(ByteSize::from_bytes),
+            backlog: bytes("backlog_bytes", link.backlog_bytes)?,
+            unacknowledged: bytes("unacknowledged_bytes", link.unacknowledged_bytes)?,
             blocks,
             ceiling,
         })

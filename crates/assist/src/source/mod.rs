@@ -3,6 +3,8 @@
 //! by a [`Format`], how they come by a transport; whether the source is believed is the daemon's
 //! affair.
 
+#[cfg(test)]
+mod closed_loop;
 mod config;
 mod feed;
 mod http;

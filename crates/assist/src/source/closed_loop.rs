@@ -1,0 +1,379 @@
+//! The whole loop, in virtual time: a base station that reports as srsRAN 4G's does, the estimator, and
+//! a sender that goes by what it is told. The sender is the congestion control `natcp` as a fluid.
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write as _};
+use std::net::IpAddr;
+
+use midspan_assist_proto::estimate::{Cell, EstimatorConfig, MinRttConfig, Technology};
+use midspan_assist_proto::{
+    BasisKind, Board, Causal, Entry, Inbox, Limits, Registry, Rights, SessionId, SourceId, Target,
+    ToDaemon,
+};
+use midspan_units::{Rate, Span, Time};
+use proptest::prelude::*;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use super::{Format, Records, SourceClock, Splitter, SrsEnb};
+
+/// A bearer's mode, in which it is to work in the same way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bearer {
+    Unacknowledged,
+    /// With a status report every so many milliseconds, about.
+    Acknowledged {
+        status_ms: u64,
+    },
+}
+
+/// How it begins.
+#[derive(Debug, Clone, Copy)]
+struct Start {
+    bearer: Bearer,
+    /// Whether the cell's width is known to the daemon, and channel quality bounds.
+    cell: bool,
+    /// Channel quality, as reported.
+    cqi: f64,
+    /// When the transfer begins, in ms after the first report.
+    begins: u64,
+    /// The window that the sender has then, in packets.
+    window: u64,
+    /// Bytes that the base station collects before it writes its report out.
+    clump: usize,
+    /// In its first seconds the link carries a quarter, and channel quality does not show it.
+    slow: bool,
+}
+
+/// What came of it.
+struct Outcome {
+    /// The least that was delivered in any second from 2 s after the beginning on, of the capacity.
+    least: f64,
+    /// The same of the last second.
+    last: f64,
+    /// Round trips above the idle one from then on, in ms, in order.
+    above_idle: Vec<u64>,
+    /// Of all milliseconds, those in which the sender had no feedback that held.
+    fallback: f64,
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let above_idle = [50, 95, 99].map(|percent| self.above_idle(percent));
+        let Outcome { least, last, fallback, .. } = self;
+        write!(
+            f,
+            "least {least:.3}, last {last:.3}, ms above idle {above_idle:?}, fallback {fallback:.3}"
+        )
+    }
+}
+
+impl Outcome {
+    fn mean(&self) -> f64 {
+        self.above_idle.iter().sum::<u64>() as f64 / self.above_idle.len() as f64
+    }
+
+    fn above_idle(&self, percent: usize) -> u64 {
+        self.above_idle[self.above_idle.len() * percent / 100]
+    }
+}
+
+/// 25 blocks, at the highest channel quality: 5 MHz.
+const CELL: Cell = Cell {
+    technology: Technology::Lte,
+    blocks: 25,
+    layers: 1,
+    slots_per_ms: 1,
+    downlink_percent: 100,
+};
+const PACKET: u64 = 1_500;
+/// What the base station sends each millisecond, headers and all, and what of it is packets.
+const SENT_A_MS: u64 = 2_260;
+const CARRIED_A_MS: u64 = SENT_A_MS / 100 * 95;
+/// Between base station and UE, down and up together, with an idle cell.
+const RADIO_MS: u64 = 33;
+/// Until the UE has a packet that the base station has sent.
+const DOWN_MS: u64 = 10;
+/// Between the sender and the base station, one way.
+const WIDE_AREA_MS: u64 = 25;
+const SLOW_MS: u64 = 3_000;
+const QUEUE_MOST: u64 = 600_000;
+/// What the base station remembers of packets in acknowledged mode, and counts.
+const REMEMBERED: u64 = 340_000;
+const UE: &str = "10.45.0.2";
+
+/// The base station, a millisecond at a time.
+struct BaseStation {
+    bearer: Bearer,
+    queue: u64,
+    /// Sent and not acknowledged: when, and how much.
+    flying: VecDeque<(u64, u64)>,
+    unacknowledged: u64,
+    total: u64,
+    sent: u64,
+    text: Vec<u8>,
+    /// When the next status report comes.
+    status: u64,
+    chance: Xoshiro256PlusPlus,
+}
+
+impl BaseStation {
+    fn new(bearer: Bearer) -> BaseStation {
+        BaseStation {
+            bearer,
+            queue: 0,
+            flying: VecDeque::new(),
+            unacknowledged: 0,
+            total: 0,
+            sent: 0,
+            text: Vec::new(),
+            status: 0,
+            chance: Xoshiro256PlusPlus::seed_from_u64(1),
+        }
+    }
+
+    /// Takes what arrived and sends; answers what reaches the UE of it.
+    fn step(&mut self, ms: u64, slowness: u64, arrived: u64) -> u64 {
+        let taken = arrived.min(QUEUE_MOST - self.queue);
+        self.queue += taken;
+        let most = CARRIED_A_MS / slowness;
+        let carried = self.queue.min(most);
+        self.queue -= carried;
+        // What is less than a block is padded.
+        self.sent += if carried == most { SENT_A_MS / slowness } else { carried * 107 / 100 };
+        match self.bearer {
+            Bearer::Unacknowledged => self.total += carried,
+            Bearer::Acknowledged { status_ms } => {
+                let remembered = taken.min(REMEMBERED.saturating_sub(self.unacknowledged));
+                self.unacknowledged += remembered;
+                self.flying.push_back((ms, carried));
+                if ms >= self.status {
+                    // Half of it more or less.
+                    self.status = ms + status_ms / 2 + self.chance.next_u64() % status_ms;
+                    while self.flying.front().is_some_and(|(sent, _)| sent + DOWN_MS <= ms) {
+                        let (_, bytes) = self.flying.pop_front().unwrap_or_default();
+                        // What waits beyond it is not remembered.
+                        let flying = self.flying.iter().map(|(_, bytes)| bytes).sum::<u64>();
+                        let left = (self.queue + flying).min(self.unacknowledged);
+                        self.total += bytes.min(self.unacknowledged - left);
+                        self.unacknowledged = left;
+                    }
+                }
+            }
+        }
+        carried
+    }
+
+    /// Each 100 ms a report; what is written out at once are whole buffers.
+    fn report(&mut self, ms: u64, Start { clump, cqi, .. }: Start) -> Vec<u8> {
+        let (rate, unacknowledged) = (self.sent * 8 * 10, self.unacknowledged);
+        let (total, at) = (self.total, 1_795_455_000.0 + ms as f64 / 1e3);
+        self.sent = 0;
+        let mut record = String::new();
+        let _ = write!(
+            record,
+            r#"{{"type":"metrics","timestamp":{at:.3},"cell_list":[{{"cell_container":{{
+            "ue_list":[{{"ue_container":{{"ue_rnti":70,"dl_cqi":{cqi},"dl_bler":0.0,
+            "dl_bitrate":{rate}.0,"ul_bitrate":0.0,"ul_bsr":0,"bearer_list":[{{"bearer_container":{{
+            "dl_total_bytes":{total},"ul_total_bytes":0,"dl_buffered_bytes":{unacknowledged}}}}}]}}}}]}}}}]}}"#
+        );
+        // As long as the program's own, which is indented and has more in it.
+        let _ = writeln!(record, "{:1$}", "", 1_350 - record.len());
+        self.text.extend(record.into_bytes());
+        let whole = self.text.len() / clump * clump;
+        self.text.drain(..whole).collect()
+    }
+}
+
+/// NATCP: equation 1 while it is told something, and else slow start and congestion avoidance.
+struct Sender {
+    window: f64,
+    threshold: f64,
+    credit: f64,
+    flying: u64,
+    told: Option<Entry>,
+}
+
+impl Sender {
+    fn send(&mut self, now: Time, timeout: Span) -> u64 {
+        let told = self.told.filter(|entry| now.since(entry.measured) < timeout);
+        let mut most = u64::MAX;
+        if let Some(entry) = told {
+            let rate = entry.bandwidth;
+            // Alpha is 2.
+            let bytes = rate.bytes_in(entry.min_rtt * 2).as_bytes() + entry.queue.as_bytes();
+            self.window = (bytes / PACKET).max(2) as f64;
+            self.threshold = self.window / 2.0;
+            let pace = rate.as_bps() as f64 / 8e3 * f64::from(entry.pace) / 256.0;
+            self.credit = (self.credit + pace).min(pace + PACKET as f64);
+            most = self.credit as u64;
+        }
+        let room = (self.window as u64 * PACKET).saturating_sub(self.flying);
+        let bytes = room.min(most);
+        if told.is_some() {
+            self.credit -= bytes as f64;
+        }
+        self.flying += bytes;
+        bytes
+    }
+
+    fn acknowledged(&mut self, bytes: u64, now: Time, timeout: Span) {
+        self.flying -= bytes;
+        if self.told.is_none_or(|entry| now.since(entry.measured) >= timeout) {
+            let packets = bytes as f64 / PACKET as f64;
+            self.window +=
+                if self.window < self.threshold { packets } else { packets / self.window };
+        }
+    }
+
+    fn lost(&mut self, bytes: u64) {
+        self.flying -= bytes;
+        if bytes > 0 && self.told.is_none() {
+            self.threshold = (self.threshold.min(self.window) * 0.7).max(2.0);
+            self.window = self.threshold;
+        }
+    }
+}
+
+fn run(start: Start, limits: Limits, timeout: Span) -> Outcome {
+    let ue: IpAddr = UE.parse().unwrap();
+    let estimator = EstimatorConfig {
+        min_rtt: MinRttConfig { network: Span::from_millis(RADIO_MS), ..MinRttConfig::default() },
+        ..EstimatorConfig::default()
+    };
+    let mut registry = Registry::<Causal>::new(estimator, limits);
+    let period = Span::from_millis(50);
+    let may_ask = vec!["10.45.0.0/16".parse().unwrap()];
+    registry.open(SessionId(1), Rights { may_ask, ..Rights::default() });
+    let register = ToDaemon::Register { registration: 1, ue, period };
+    registry.handle(SessionId(1), register, Time::ZERO);
+    let mut inbox = Inbox::new(BasisKind::Causal, timeout, Rate::from_bps(10_000_000_000));
+    inbox.register(1, ue);
+    let mut board = Board::new(Target::default());
+    let mut format = SrsEnb::new(start.cell.then_some(CELL));
+    let mut splitter = Splitter::new(Records::Objects);
+    let mut clock = SourceClock::new(Span::from_millis(100));
+    let mut station = BaseStation::new(start.bearer);
+    let mut sender = Sender {
+        window: start.window as f64,
+        threshold: f64::MAX,
+        credit: 0.0,
+        flying: 0,
+        told: None,
+    };
+    let mut down: VecDeque<u64> = VecDeque::from(vec![0; WIDE_AREA_MS as usize]);
+    let mut up: VecDeque<(u64, u64)> =
+        VecDeque::from(vec![(0, 0); (WIDE_AREA_MS + RADIO_MS) as usize]);
+    let mut feedback = VecDeque::new();
+    let mut outcome = Outcome { least: f64::MAX, last: 0.0, above_idle: Vec::new(), fallback: 0.0 };
+    let (mut second, mut in_fallback, mut sending) = (VecDeque::new(), 0, 0);
+    let epoch = Time::from_nanos(1_000_000_000_000);
+    let quick = start.begins + if start.slow { SLOW_MS } else { 0 };
+    for ms in 0..quick + 12_000 {
+        let now = epoch + Span::from_millis(ms);
+        if ms > 0 && ms % 100 == 0 {
+            let text = station.report(ms, start);
+            let mut batches = Vec::new();
+            let take = |record: &[u8]| batches.extend(format.read(record).unwrap());
+            splitter.feed(&text, take).unwrap();
+            for batch in batches {
+                for (_, reading) in clock.readings(batch, now).0 {
+                    registry.observe(SourceId(0), ue, &reading, now);
+                }
+            }
+        }
+        while let Some(due) = registry.poll(now) {
+            feedback.push_back((ms + WIDE_AREA_MS, due.datagram));
+        }
+        while feedback.front().is_some_and(|(at, _)| *at <= ms) {
+            let (_, datagram) = feedback.pop_front().unwrap();
+            if let Ok(update) = inbox.accept(&datagram, now)
+                && let Some(entry) = board.update(update, Span::from_millis(2 * WIDE_AREA_MS))
+            {
+                sender.told = Some(entry);
+            }
+        }
+        if ms >= start.begins {
+            sending += 1;
+            if sender.told.is_none_or(|entry| now.since(entry.measured) >= timeout) {
+                in_fallback += 1;
+            }
+            down.push_back(sender.send(now, timeout));
+        } else {
+            down.push_back(0);
+        }
+        let arrived = down.pop_front().unwrap_or_default();
+        let lost = (station.queue + arrived).saturating_sub(QUEUE_MOST);
+        let carried = station.step(ms, if ms < quick { 4 } else { 1 }, arrived);
+        up.push_back((carried, lost));
+        let (acknowledged, lost) = up.pop_front().unwrap_or_default();
+        sender.acknowledged(acknowledged, now, timeout);
+        sender.lost(lost);
+        if ms >= quick + 2_000 {
+            outcome.above_idle.push(station.queue / CARRIED_A_MS);
+            second.push_back(carried);
+            if second.len() == 1_000 {
+                let sum: u64 = second.iter().sum();
+                outcome.last = sum as f64 / (CARRIED_A_MS * 1_000) as f64;
+                outcome.least = outcome.least.min(outcome.last);
+                second.pop_front();
+            }
+        }
+    }
+    outcome.above_idle.sort_unstable();
+    outcome.fallback = f64::from(in_fallback) / f64::from(sending);
+    outcome
+}
+
+/// Nothing of the clumps times out here.
+fn patient(start: Start) -> Outcome {
+    let limits = Limits { stale: Span::from_secs(1), ..Limits::default() };
+    run(start, limits, Span::from_secs(1))
+}
+
+fn bearer() -> impl Strategy<Value = Bearer> {
+    prop_oneof![
+        Just(Bearer::Unacknowledged),
+        (30u64..80).prop_map(|status_ms| Bearer::Acknowledged { status_ms }),
+    ]
+}
+
+prop_compose! {
+    fn start()(
+        bearer in bearer(),
+        cell: bool,
+        // The table says more than the link carries, which only acknowledgements can show.
+        optimism in 0.0f64..1.3,
+        begins in 200u64..2_500,
+        window in 2u64..300,
+        clump in prop_oneof![Just(1usize), Just(4_096)],
+    ) -> Start {
+        let acknowledged = bearer != Bearer::Unacknowledged;
+        let cqi = 13.7 + if acknowledged { optimism } else { 0.0 };
+        // In unacknowledged mode the report tells of nothing else that could be capacity.
+        Start { bearer, cell: cell || !acknowledged, cqi, begins, window, clump, slow: false }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 30 } else { 300 }))]
+
+    /// One configuration for both kinds of bearer, whenever and however a transfer begins, and for
+    /// reports that come at once or in clumps of three or four.
+    #[test]
+    fn the_link_is_used_and_its_queue_is_short(start in start()) {
+        let outcome = patient(start);
+        prop_assert!(outcome.least > 0.9, "{outcome:?}");
+        prop_assert!(outcome.above_idle(50) <= 15, "{outcome:?}");
+        prop_assert!(outcome.mean() <= 15.0, "{outcome:?}");
+    }
+
+    /// A link that gets four times as good without anybody saying so, and one that takes longer
+    /// to acknowledge than was to be expected: what is told does not stay low.
+    #[test]
+    fn more_is_found_where_there_is_more(start in start(), status_ms in 30u64..200) {
+        let bearer = Bearer::Acknowledged { status_ms };
+        let outcome = patient(Start { bearer, slow: status_ms < 80, ..start });
+        prop_assert!(outcome.last > 0.75, "{outcome:?}");
+    }
+}
