@@ -190,10 +190,23 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 	return SPLIT;
 }
 
-/* Whether the listener has room for one more. Its queue of half-open connections must not fill: the
- * kernel would answer with SYN cookies, and the acknowledgement of one belongs to no socket. */
+/* How long a cookie may be acknowledged (`TCP_SYNCOOKIE_VALID`). */
+#define COOKIE_LIFE (120 * SECOND)
+
+static __always_inline void cookies_begin(__u64 now)
+{
+	__u32 zero = 0;
+	__u64 *until = bpf_map_lookup_elem(&cookies_until, &zero);
+
+	/* Rarely written, as all processors read it. */
+	if (until && *until < now + COOKIE_LIFE)
+		*until = now + COOKIE_LIFE + SECOND;
+}
+
+/* Whether the listener has room for one more. Half-open connections beyond its queue, which a flood may fill, take none
+ * where it answers them by cookies; where it does not the queue must not fill. */
 static __always_inline bool has_room(struct bpf_sock *listener, const struct worker *worker,
-				     const struct settings *set)
+				     const struct settings *set, __u64 now)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(listener);
 	__u32 waiting, most, half_open;
@@ -203,6 +216,12 @@ static __always_inline bool has_room(struct bpf_sock *listener, const struct wor
 	waiting = tcp->inet_conn.icsk_inet.sk.sk_ack_backlog;
 	most = tcp->inet_conn.icsk_inet.sk.sk_max_ack_backlog;
 	half_open = tcp->inet_conn.icsk_accept_queue.qlen.counter;
+	if (set->syn_cookies) {
+		/* Before it begins to: other processors' SYNs are on their way to it too. */
+		if (half_open >= most / 2)
+			cookies_begin(now);
+		return waiting < most && waiting < worker->room;
+	}
 	return half_open < set->half_open && waiting + half_open < most &&
 	       waiting + half_open < worker->room;
 }
@@ -255,7 +274,7 @@ static __always_inline struct bpf_sock *choose(const struct settings *set, __u32
 		listener = bpf_map_lookup_elem(&listeners, index);
 		if (!listener)
 			continue;
-		if (has_room(listener, worker, set))
+		if (has_room(listener, worker, set, now))
 			return listener;
 		*verdict = PASS_FULL;
 		bpf_sk_release(listener);

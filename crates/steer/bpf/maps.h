@@ -98,6 +98,14 @@ struct {
 	__uint(max_entries, HELD_SYNS);
 } held_syns SEC(".maps");
 
+/* Until when a client may acknowledge a cookie of a listener's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} cookies_until SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, ROUTES);

@@ -76,6 +76,7 @@ enum verdict {
 	STEERED_ICMP,     /* about a connection that is split */
 	NOT_STEERED,      /* given to a listener, but the kernel refused */
 	FRAGMENT,         /* of TCP, passed */
+	COOKIE,           /* acknowledgements of SYN cookies, which open a connection */
 	REOPENED,         /* openings given to what a former connection left in TIME-WAIT */
 	ASYMMETRIC,       /* prefixes of servers found to answer by another way */
 	/* Accounts. */
@@ -185,4 +186,6 @@ struct settings {
 	__u32 syn_rate;   /* new connections per second and client; 0 is no limit */
 	__u32 syn_burst;
 	__u32 translates; /* this host has rules that change addresses (NAT) */
+	__u32 syn_cookies; /* a listener whose queue is full answers by cookies */
+	__u32 unused;
 };

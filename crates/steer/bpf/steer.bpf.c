@@ -2,6 +2,7 @@
 /* Gives the packets of split connections to the relay's sockets, and new connections to its
  * listeners, at the ingress of every link. Whatever is in doubt goes on as if this were not here. */
 #include "account.h"
+#include "cookie.h"
 #include "hold.h"
 #include "leg.h"
 
@@ -180,7 +181,7 @@ int steer(struct __sk_buff *skb)
 {
 	struct packet packet;
 	struct settings *set;
-	struct bpf_sock *socket;
+	struct bpf_sock *socket, *listener;
 	__u32 zero = 0;
 	int action = GO_ON;
 	bool former;
@@ -214,6 +215,10 @@ int steer(struct __sk_buff *skb)
 		action = open(skb, set, &packet, socket);
 		if (former && action == GO_ON && !is_delivered(skb, set))
 			forward(skb);
+	} else if (!socket && (listener = established_by_cookie(skb, set, &packet))) {
+		count(COOKIE);
+		give(skb, set, listener);
+		bpf_sk_release(listener);
 	} else {
 		/* An acknowledgement alone neither carries a connection on nor ends it. It may begin one that is
 		 * passed, of which this host has no socket but what another one has left. */

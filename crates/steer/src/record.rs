@@ -21,6 +21,7 @@ pub(crate) struct Settings {
     pub(crate) syn_rate: u32,
     pub(crate) syn_burst: u32,
     pub(crate) translates: u32,
+    pub(crate) syn_cookies: u32,
 }
 
 impl Settings {
@@ -41,6 +42,7 @@ impl Settings {
             syn_rate: short(7)?,
             syn_burst: short(8)?,
             translates: short(9)?,
+            syn_cookies: short(10)?,
         })
     }
 
@@ -57,6 +59,8 @@ impl Settings {
             self.syn_rate,
             self.syn_burst,
             self.translates,
+            self.syn_cookies,
+            0,
         ];
         let long = long.into_iter().flat_map(u64::to_ne_bytes);
         long.chain(short.into_iter().flat_map(u32::to_ne_bytes)).collect()
@@ -137,6 +141,7 @@ mod tests {
             syn_rate: 10,
             syn_burst: 11,
             translates: 1,
+            syn_cookies: 1,
         };
         assert_eq!(Settings::from_bytes(&settings.to_bytes()), Some(settings));
         assert_eq!(Settings::from_bytes(&[0; 8]), None);

@@ -12,6 +12,7 @@ use libbpf_rs::{
     set_print,
 };
 use midspan_sys::netns::Netns;
+use midspan_sys::sysctl;
 
 use crate::account::AccountsSource;
 use crate::attach::Attachment;
@@ -235,6 +236,8 @@ impl Steering {
             put(&ports, "ports", &index.to_ne_bytes(), &word.to_ne_bytes())?;
         }
         let (syn_rate, syn_burst) = policy.syn_rate.unwrap_or_default();
+        // Without them a queue of half-open connections that is full takes no more.
+        let syn_cookies = sysctl::get("net.ipv4.tcp_syncookies").is_ok_and(|value| value != "0");
         self.change_settings(|before| Settings {
             pass_dscp: policy.dscp_word(),
             bank: self.bank,
@@ -243,6 +246,7 @@ impl Steering {
             half_open: policy.half_open,
             syn_rate,
             syn_burst,
+            syn_cookies: syn_cookies.into(),
             ..before
         })
     }

@@ -65,6 +65,8 @@ verdicts! {
     NotSteered "not_steered",
     /// Fragments of TCP segments, which are passed.
     Fragment "fragment",
+    /// Acknowledgements of SYN cookies, which open a connection.
+    Cookie "cookie",
     /// New connections that came while a former one with the same addresses was in TIME-WAIT here.
     Reopened "reopened",
     /// Prefixes of servers found to answer by another way than through this host.

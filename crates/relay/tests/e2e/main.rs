@@ -13,6 +13,7 @@ mod descriptors;
 mod early_answer;
 mod ends;
 mod fast_open;
+mod flood;
 mod forward;
 mod garbage;
 mod handshake;
