@@ -55,6 +55,10 @@ struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 };
 
+struct tcp_request_sock {
+	__u32 snt_isn;
+};
+
 struct inet_timewait_sock {
 	__u32 tw_mark;
 };

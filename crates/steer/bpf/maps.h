@@ -113,6 +113,26 @@ struct {
 	__type(value, struct route);
 } routes SEC(".maps");
 
+/* The leg that a datagram in fragments is of. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, DATAGRAMS);
+	__type(key, struct datagram);
+	__type(value, __u32); /* enum leg */
+} datagrams SEC(".maps");
+
+/* A half-open connection of the kernel's, to be looked at. */
+struct request {
+	__u8 bytes[384];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct request);
+} requests SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, VERDICTS);

@@ -25,6 +25,8 @@ struct packet {
 	__u32 start;    /* where the IP packet begins, from the network header */
 	__u32 transport; /* where the TCP header begins */
 	__u32 end;      /* where the IP packet ends; 0 if its length field cannot say */
+	__u32 fragment_of; /* of a fragment: the identification of its datagram, as it is in the header */
+	bool is_first;  /* fragment, which has the TCP header */
 	struct address source;
 	struct address destination;
 	__be16 source_port;
@@ -53,6 +55,14 @@ struct ipv6 {
 	struct address destination;
 };
 
+/* IPv6's fragment header. */
+struct fragment {
+	__u8 next;
+	__u8 reserved;
+	__be16 offset;
+	__be32 id;
+};
+
 /* Without options. */
 struct tcp {
 	__be16 source;
@@ -76,6 +86,18 @@ static __always_inline struct address mapped(__be32 v4)
 	return (struct address){ { 0, 0, bpf_htonl(0xffff), v4 } };
 }
 
+static __always_inline bool parse_fragment(struct __sk_buff *skb, __u32 offset, struct packet *packet)
+{
+	struct fragment fragment;
+
+	if (!load(skb, offset, &fragment, sizeof(fragment)))
+		return false;
+	packet->kind = TCP_FRAGMENT;
+	packet->fragment_of = fragment.id;
+	packet->is_first = !(fragment.offset & bpf_htons(0xfff8));
+	return true;
+}
+
 /* Parses the IP header at `offset`, and gives the offset of what it carries, whose protocol is
  * `*protocol`; 0 if that is of no interest. */
 static __always_inline __u32 parse_ip(struct __sk_buff *skb, __u32 offset, struct packet *packet,
@@ -97,8 +119,11 @@ static __always_inline __u32 parse_ip(struct __sk_buff *skb, __u32 offset, struc
 		packet->end = ip.length ? offset + bpf_ntohs(ip.length) : 0;
 		*protocol = ip.protocol;
 		/* More to come, or not the first. */
-		if (ip.fragment & bpf_htons(0x3fff))
+		if (ip.fragment & bpf_htons(0x3fff)) {
 			packet->kind = TCP_FRAGMENT;
+			packet->fragment_of = ip.id;
+			packet->is_first = !(ip.fragment & bpf_htons(0x1fff));
+		}
 		return offset + (ip.version_ihl & 15) * 4;
 	}
 	if (packet->version == 6) {
@@ -122,8 +147,8 @@ static __always_inline __u32 parse_ip(struct __sk_buff *skb, __u32 offset, struc
 				break;
 			if (!load(skb, offset, extension, 2))
 				return 0;
-			if (next == 44)
-				packet->kind = TCP_FRAGMENT;
+			if (next == 44 && !parse_fragment(skb, offset, packet))
+				return 0;
 			offset += next == 44 ? 8 : (extension[1] + 1) * 8;
 			next = extension[0];
 		}
@@ -220,16 +245,21 @@ static __always_inline struct packet parse(struct __sk_buff *skb)
 		packet.kind = OTHER;
 		return packet;
 	}
-	if (packet.kind == TCP_FRAGMENT || !load(skb, offset, &tcp, sizeof(tcp)) ||
-	    tcp.offset >> 4 < 5)
+	if (packet.kind == TCP_FRAGMENT && !packet.is_first)
 		return packet;
-	packet.kind = TCP;
+	if (!load(skb, offset, &tcp, sizeof(tcp)) || tcp.offset >> 4 < 5) {
+		packet.is_first = false;
+		return packet;
+	}
 	packet.source_port = tcp.source;
 	packet.destination_port = tcp.destination;
 	packet.sequence = bpf_ntohl(tcp.sequence);
 	packet.acknowledgement = bpf_ntohl(tcp.acknowledgement);
 	packet.flags = tcp.flags;
 	packet.transport = offset;
+	if (packet.kind == TCP_FRAGMENT)
+		return packet;
+	packet.kind = TCP;
 	offset += (tcp.offset >> 4) * 4;
 	if (!packet.end)
 		packet.payload = skb->gso_segs * skb->gso_size;

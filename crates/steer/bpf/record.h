@@ -25,6 +25,8 @@
 #define HELD_SYNS (1 << 20)
 /* Prefixes of servers whose return path is in doubt. */
 #define ROUTES 4096
+/* Datagrams of split connections whose fragments are on their way in. */
+#define DATAGRAMS 4096
 
 /* An IP address; IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2). */
 struct address {
@@ -75,7 +77,7 @@ enum verdict {
 	STEERED,          /* of a connection that is split */
 	STEERED_ICMP,     /* about a connection that is split */
 	NOT_STEERED,      /* given to a listener, but the kernel refused */
-	FRAGMENT,         /* of TCP, passed */
+	FRAGMENT,         /* of TCP, and of no connection that is known to be split: passed */
 	COOKIE,           /* acknowledgements of SYN cookies, which open a connection */
 	REOPENED,         /* openings given to what a former connection left in TIME-WAIT */
 	ASYMMETRIC,       /* prefixes of servers found to answer by another way */
@@ -159,6 +161,13 @@ struct flow {
 /* What is known of the way back from a prefix of servers. */
 struct route {
 	__u64 until_ns;   /* connections to it are passed so long */
+};
+
+/* A datagram that comes in fragments (RFC 791, 3.2; RFC 8200, 4.5). */
+struct datagram {
+	struct address source;
+	struct address destination;
+	__u32 id;
 };
 
 struct worker {

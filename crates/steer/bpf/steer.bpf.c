@@ -160,6 +160,25 @@ static __always_inline bool passed_since(const struct packet *packet)
 	return is_passed(&up) || is_passed(&down);
 }
 
+/* Whether the packet goes on with a connection that is not this half-open one: a client acknowledges what another server
+ * has sent, whose connection was there before the relay, and whose addresses somebody has sent a SYN with
+ * (RFC 5961, 4). */
+static __always_inline bool is_anothers(struct bpf_sock *socket, const struct packet *packet)
+{
+	__u32 zero = 0, at = bpf_core_field_offset(struct tcp_request_sock, snt_isn);
+	struct request *request;
+
+	if (socket->state != BPF_TCP_NEW_SYN_RECV || !(packet->flags & TCP_ACK))
+		return false;
+	/* As memory: `bpf_skc_to_tcp_request_sock` knows none whose listener is in a map of sockets, and verifiers let
+	 * nobody reckon with the pointer. */
+	request = bpf_map_lookup_elem(&requests, &zero);
+	if (!request || at > sizeof(*request) - sizeof(__u32) ||
+	    bpf_probe_read_kernel(request, sizeof(*request), socket))
+		return false;
+	return packet->acknowledgement != *(__u32 *)(request->bytes + at) + 1;
+}
+
 /* Whether both sides have agreed to the connection. */
 static __always_inline bool is_established(const struct bpf_sock *socket)
 {
@@ -174,6 +193,45 @@ static __always_inline bool is_established(const struct bpf_sock *socket)
 	default:
 		return false;
 	}
+}
+
+/* Has a fragment of a split connection's delivered on this host, which puts it together. Only the first one says whose
+ * it is. Should another come before it, the sender's retransmission makes up for it. */
+static __always_inline void steer_fragment(struct __sk_buff *skb, const struct settings *set,
+					   const struct packet *packet)
+{
+	struct datagram datagram = {
+		.source = packet->source,
+		.destination = packet->destination,
+		.id = packet->fragment_of,
+	};
+	struct bpf_sock *socket = NULL;
+	__u32 *known, leg;
+
+	if (!packet->is_first) {
+		known = bpf_map_lookup_elem(&datagrams, &datagram);
+		if (known) {
+			deliver(skb, set, *known);
+			count(STEERED);
+		} else {
+			count(FRAGMENT);
+		}
+		return;
+	}
+	/* An opening has no socket yet, and is passed. */
+	if (!(packet->flags & TCP_SYN))
+		socket = find_socket(skb, packet);
+	if (socket && socket->state != BPF_TCP_LISTEN && socket->state != BPF_TCP_TIME_WAIT &&
+	    !is_anothers(socket, packet)) {
+		leg = leg_of(socket, set);
+		bpf_map_update_elem(&datagrams, &datagram, &leg, BPF_ANY);
+		deliver(skb, set, leg);
+		count(STEERED);
+	} else {
+		count(FRAGMENT);
+	}
+	if (socket)
+		bpf_sk_release(socket);
 }
 
 SEC("tcx/ingress")
@@ -192,7 +250,7 @@ int steer(struct __sk_buff *skb)
 		return GO_ON;
 	packet = parse(skb);
 	if (packet.kind == TCP_FRAGMENT)
-		count(FRAGMENT);
+		steer_fragment(skb, set, &packet);
 	if (packet.kind != TCP && packet.kind != ICMP)
 		return GO_ON;
 
@@ -225,7 +283,7 @@ int steer(struct __sk_buff *skb)
 		if (!socket || former || !only_acknowledges(&packet))
 			account(&packet, socket && is_established(socket),
 				socket && socket->state == BPF_TCP_SYN_SENT);
-		if (former && passed_since(&packet)) {
+		if ((former && passed_since(&packet)) || (socket && is_anothers(socket, &packet))) {
 			forward(skb);
 		} else if (socket) {
 			deliver(skb, set, leg_of(socket, set));

@@ -63,7 +63,7 @@ verdicts! {
     SteeredIcmp "steered_icmp",
     /// New connections that the kernel refused to give to the listener.
     NotSteered "not_steered",
-    /// Fragments of TCP segments, which are passed.
+    /// Fragments of TCP segments of connections that are not known to be split, which are passed.
     Fragment "fragment",
     /// Acknowledgements of SYN cookies, which open a connection.
     Cookie "cookie",

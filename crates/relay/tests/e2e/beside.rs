@@ -22,7 +22,7 @@ table inet nat {
 "#;
 
 /// What routers and firewalls have, by hand or by firewalld and ufw: what belongs to no connection is dropped.
-const STATEFUL: &str = r#"
+pub(crate) const STATEFUL: &str = r#"
 table inet firewall {
     chain in { type filter hook input priority filter; ct state invalid counter drop; }
     chain through { type filter hook forward priority filter; ct state invalid counter drop; }
@@ -35,12 +35,12 @@ const UP: usize = 200_000;
 const DOWN: usize = 200_000;
 
 /// Without a relay, and with one by each way of steering that this machine has.
-fn settings() -> Vec<Option<&'static str>> {
+pub(crate) fn settings() -> Vec<Option<&'static str>> {
     let bpf = steer::is_possible().then_some("interception = \"bpf\"\n");
     std::iter::once(None).chain(bpf.map(Some)).chain([Some(NFTABLES)]).collect()
 }
 
-fn load(netns: &Netns, rules: &str) {
+pub(crate) fn load(netns: &Netns, rules: &str) {
     let mut nft = Command::new("nft");
     let mut nft = netns.apply(nft.args(["-f", "-"]).stdin(Stdio::piped())).spawn().unwrap();
     nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();

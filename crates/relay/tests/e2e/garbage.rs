@@ -1,16 +1,16 @@
 //! Damaged packets on the way to a relay at work: nothing comes of them, and what is good goes on.
 //! How the steering program reads them one by one is tested in `midspan-steer`.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 
 use midspan_sys::tun::Unit;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::hand::{Hand, accept};
 use crate::peer::{ACK, PSH, RST, SYN, Segment, Wire, host};
 use crate::steer::start;
-use crate::world::{PATIENCE, SERVER, World};
+use crate::world::{SERVER, World};
 
 #[test]
 fn damaged_packets_change_nothing() {
@@ -92,66 +92,4 @@ fn damaged(good: &[u8], unit: Unit, random: &mut impl Rng, mut send: impl FnMut(
     noise[..first].copy_from_slice(&good[..first]);
     noise[first] = good[first] & 0xf0 | noise[first] & 15;
     send(&noise);
-}
-
-fn accept(listener: &TcpListener) -> TcpStream {
-    let (far, _) = listener.accept().unwrap();
-    far.set_read_timeout(Some(PATIENCE)).unwrap();
-    far
-}
-
-/// The client's end of a connection, driven by hand.
-struct Hand {
-    from: SocketAddr,
-    to: SocketAddr,
-    next: u32,
-    heard: u32,
-}
-
-impl Hand {
-    fn open(wire: &Wire, from: SocketAddr, to: SocketAddr, sequence: u32) -> Hand {
-        let mut hand = Hand { from, to, next: sequence, heard: 0 };
-        let mut syn = hand.segment(SYN, b"");
-        syn.acknowledgement = 0;
-        wire.send(&syn);
-        let answer = hand.await_segment(wire, |answer| answer.flags == SYN | ACK);
-        assert_eq!(answer.acknowledgement, sequence + 1);
-        (hand.next, hand.heard) = (syn.next(), answer.next());
-        wire.send(&hand.segment(ACK, b""));
-        hand
-    }
-
-    /// Says something, which the server hears, and which is acknowledged.
-    fn say(&mut self, wire: &Wire, far: &mut TcpStream, words: &[u8]) {
-        let segment = self.segment(PSH | ACK, words);
-        wire.send(&segment);
-        self.next = segment.next();
-        let mut heard = vec![0; words.len()];
-        far.read_exact(&mut heard).unwrap();
-        assert_eq!(heard, words);
-        let next = self.next;
-        self.await_segment(wire, |answer| answer.acknowledgement == next);
-        far.write_all(b"!").unwrap();
-        let answer = self.await_segment(wire, |answer| answer.payload == b"!");
-        self.heard = answer.next();
-        wire.send(&self.segment(ACK, b""));
-    }
-
-    fn await_segment(&self, wire: &Wire, wanted: impl Fn(&Segment) -> bool) -> Segment {
-        loop {
-            let segment = wire.receive(PATIENCE).expect("no answer in time");
-            let is_ours = segment.to == self.from && segment.from == self.to;
-            assert!(!is_ours || segment.flags & RST == 0, "{segment:?}");
-            if is_ours && wanted(&segment) {
-                return segment;
-            }
-        }
-    }
-
-    fn segment(&self, flags: u8, payload: &[u8]) -> Segment {
-        let mut segment = Segment::new(self.from, self.to, flags);
-        (segment.sequence, segment.acknowledgement) = (self.next, self.heard);
-        segment.payload = payload.to_vec();
-        segment
-    }
 }

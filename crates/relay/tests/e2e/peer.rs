@@ -216,7 +216,7 @@ impl Segment {
 }
 
 /// RFC 1071.
-fn checksum(parts: &[&[u8]]) -> u16 {
+pub(crate) fn checksum(parts: &[&[u8]]) -> u16 {
     let mut sum = 0;
     for part in parts {
         for word in part.chunks(2) {
