@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use midspan_steer::{HeldSource, HeldSyn};
 use midspan_sys::netlink::Netlink;
-use midspan_sys::{sysctl, tun};
+use midspan_sys::tun;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -29,6 +29,12 @@ const ARRIVAL: Duration = Duration::from_secs(10);
 const EVENTS: usize = 64;
 /// How long the kernel may take to wake us, so that we see that it is time to end.
 const WAIT: Duration = Duration::from_millis(100);
+
+/// Bytes of an Ethernet header, and what it has beside the address that it is for.
+const ETHERNET: usize = 14;
+const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
+const IPV4: [u8; 2] = [0x08, 0x00];
+const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// Who wants to connect to whom.
 type Ends = (SocketAddr, SocketAddr);
@@ -102,20 +108,17 @@ impl Confirmations {
 
     /// What becomes of a SYN that its client has sent again, if the server was asked for it before. A
     /// server that has not answered yet is asked no longer: the client shall ask it itself.
-    pub(crate) fn come_again(&mut self, syn: HeldSyn) -> Result<Released, HeldSyn> {
+    pub(crate) fn come_again(&mut self, syn: &HeldSyn) -> Option<Released> {
         let ends = (syn.client, syn.server);
         if self.confirmed.contains_key(&ends) {
-            return Ok(Released { syn, confirmed: true });
+            return Some(Released { syn: syn.clone(), confirmed: true });
         }
-        let asked = self.by_ends.remove(&ends).and_then(|key| self.asked.remove(key));
-        match asked {
-            // The answer is there, and we were not told yet.
-            Some((syn, socket)) if rustix::net::getpeername(&socket).is_ok() => {
-                Ok(self.settle(syn, socket))
-            }
-            Some((syn, _)) => Ok(Released { syn, confirmed: false }),
-            None => Err(syn),
-        }
+        let (syn, socket) = self.by_ends.remove(&ends).and_then(|key| self.asked.remove(key))?;
+        // The answer may be there, and we were not told yet.
+        Some(match rustix::net::getpeername(&socket) {
+            Ok(_) => self.settle(syn, socket),
+            Err(_) => Released { syn, confirmed: false },
+        })
     }
 
     /// The connection to the server of a client that has come.
@@ -189,7 +192,7 @@ impl Confirmations {
     }
 }
 
-/// A link by which packets are sent into this host, as if they came from outside.
+/// A link by which held SYNs are sent into this host. The steering program has them go on where they first came in.
 #[derive(Debug)]
 pub(crate) struct Injector {
     device: OwnedFd,
@@ -203,17 +206,21 @@ impl Injector {
             .map_err(|error| io::Error::new(error.kind(), format!("/dev/net/tun: {error}")))?;
         // A relay that drains may still have its own.
         let name = format!("midheld{}", std::process::id());
-        tun::make_interface(&device, &name, tun::Unit::Packet)?;
-        // Clients' addresses are not routed to it.
-        sysctl::set(&format!("net.ipv4.conf.{name}.rp_filter"), "0")?;
+        tun::make_interface(&device, &name, tun::Unit::Frame)?;
         let mut netlink = Netlink::open()?;
         let interface = netlink.index(&name)?;
+        netlink.set_no_arp(interface)?;
         netlink.set_up(interface)?;
         Ok(Injector { device, interface })
     }
 
-    pub(crate) fn inject(&self, packet: &[u8]) -> io::Result<()> {
-        Ok(rustix::io::write(&self.device, packet).map(drop)?)
+    pub(crate) fn inject(&self, syn: &HeldSyn) -> io::Result<()> {
+        let mut frame = Vec::with_capacity(ETHERNET + syn.packet.len());
+        frame.extend(syn.ethernet);
+        frame.extend(NOBODY);
+        frame.extend(if syn.client.is_ipv4() { IPV4 } else { IPV6 });
+        frame.extend(&syn.packet);
+        Ok(rustix::io::write(&self.device, &frame).map(drop)?)
     }
 }
 
@@ -230,6 +237,13 @@ impl HeldThread {
         let stopped = stop.clone();
         let run = move || {
             let give = move |syn: HeldSyn| {
+                if !syn.confirm {
+                    // If it fails the client sends it again.
+                    if let Some(Err(error)) = shared.injector.get().map(|it| it.inject(&syn)) {
+                        tracing::debug!(%error, "a SYN could not be sent on");
+                    }
+                    return;
+                }
                 if let Some(end) = shared.ends.get(syn.worker) {
                     end.held.lock().unwrap_or_else(|broken| broken.into_inner()).push(syn);
                     raise(&end.wake);

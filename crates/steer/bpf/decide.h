@@ -157,15 +157,15 @@ static __always_inline bool returns_elsewhere(const struct address *server, __u6
 }
 
 /* Everything that does not depend on the relay's state. `*bank` is the relay's whose turn it is; `*confirm` says
- * that the server is to be asked first. */
+ * that the server is to be asked first, `*consult` that this host's rules are. */
 static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struct settings *set,
 					      const struct packet *packet, __u64 hashed, __u64 now,
-					      __u32 *bank, bool *confirm)
+					      __u32 *bank, bool *confirm, bool *consult)
 {
 	enum choice client = choice_of(&clients, &packet->source), server;
 
 	*bank = set->bank;
-	*confirm = false;
+	*confirm = *consult = false;
 	if (client == PASS)
 		return PASS_CLIENT;
 	if (client >= SPLIT_ALWAYS) {
@@ -176,6 +176,7 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 	if (server == PASS)
 		return PASS_SERVER;
 	*confirm = client == CONFIRM || server == CONFIRM;
+	*consult = set->consults;
 	if (!port_listed(packet->destination_port))
 		return PASS_PORT;
 	if (set->pass_dscp >> packet->dscp & 1)

@@ -10,39 +10,69 @@
  * (RFC 6298, 2.1). */
 #define DUPLICATE (SECOND / 5)
 
-/* Gives a SYN to user space; false if that does not keep up, or the SYN is too long. */
-static __always_inline bool hold(struct __sk_buff *skb, const struct packet *packet,
-				 const struct connection *connection, __u32 worker, bool again,
-				 __u64 now)
+/* Copies a SYN; false if it is too long. */
+static __always_inline bool copy_syn(struct __sk_buff *skb, const struct packet *packet,
+				     const struct connection *connection, __u32 worker, __u64 now,
+				     struct held *held)
 {
 	__u32 length = packet->end - packet->start;
 	/* One less, as verifiers bound a size from below only by adding to it (Linux 6.1). */
 	__u64 size = length - 1;
-	struct held *held;
 
 	if (packet->end <= packet->start || length > LONGEST_SYN)
-		return false;
-	held = bpf_ringbuf_reserve(&held_syns, sizeof(*held), 0);
-	if (!held)
 		return false;
 	held->connection = *connection;
 	held->worker = worker;
 	held->at_ns = now;
 	held->length = length;
 	held->dscp = packet->dscp;
-	held->again = again;
 	held->transport = packet->transport - packet->start;
+	if (bpf_skb_load_bytes_relative(skb, 0, held->ethernet, sizeof(held->ethernet),
+					BPF_HDR_START_MAC))
+		__builtin_memset(held->ethernet, 0, sizeof(held->ethernet));
 	/* The compiler knows all that already, and the verifier has forgotten it: out of its sight the one
 	 * says it to the other once more. */
 	asm volatile("" : "+r"(size));
 	size &= LONGEST_SYN;
-	if (bpf_skb_load_bytes_relative(skb, packet->start, held->syn, size + 1,
-					BPF_HDR_START_NET)) {
+	return !bpf_skb_load_bytes_relative(skb, packet->start, held->syn, size + 1,
+					    BPF_HDR_START_NET);
+}
+
+/* Gives a SYN to user space, to ask its server; false if that does not keep up, or the SYN is too long. */
+static __always_inline bool hold(struct __sk_buff *skb, const struct packet *packet,
+				 const struct connection *connection, __u32 worker, bool again,
+				 __u64 now)
+{
+	struct held *held = bpf_ringbuf_reserve(&held_syns, sizeof(*held), 0);
+
+	if (!held)
+		return false;
+	held->again = again;
+	held->confirm = true;
+	held->interface = skb->ifindex;
+	if (!copy_syn(skb, packet, connection, worker, now, held)) {
 		bpf_ringbuf_discard(held, 0);
 		return false;
 	}
 	bpf_ringbuf_submit(held, 0);
 	return true;
+}
+
+/* Has a held SYN that comes back go on as if it had just come in where it first did, which is where this host expects
+ * its client (`rp_filter`). GO_ON if it is none. */
+static __always_inline int bring_back(struct __sk_buff *skb, const struct packet *packet)
+{
+	struct connection connection = connection_from_client(packet);
+	struct opening *opening;
+
+	if (packet->kind != TCP || !opens(packet))
+		return GO_ON;
+	opening = bpf_map_lookup_elem(&openings, &connection);
+	if (!opening || opening->verdict != HELD || opening->sequence != packet->sequence)
+		return GO_ON;
+	/* It was not for the link by which it comes back; and one without a link layer has no say in this. */
+	bpf_skb_change_type(skb, PACKET_HOST);
+	return bpf_redirect(opening->interface, BPF_F_INGRESS);
 }
 
 /* Whether it is a SYN that was held before. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 #pragma once
 
-#include "record.h"
+#include "packet.h"
 
 /* Every map has a fixed size. Those that packets fill forget the least recently used, and nothing
  * that an established connection needs is in them. */
@@ -106,6 +106,29 @@ struct {
 	__type(value, __u64);
 } cookies_until SEC(".maps");
 
+/* By a stamp that their packets have. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, CONSULTATIONS);
+	__type(key, __u32);
+	__type(value, struct held);
+} consulted SEC(".maps");
+
+/* Room to write one in. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct held);
+} copies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PERMISSIONS);
+	__type(key, struct permit);
+	__type(value, struct permission);
+} permissions SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, ROUTES);
@@ -139,6 +162,25 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } counts SEC(".maps");
+
+/* A packet as it was read, for each direction: on the stack verifiers would tell all ways apart that lead to it. */
+enum { IN, OUT };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, OUT + 1);
+	__type(key, __u32);
+	__type(value, struct packet);
+} packets SEC(".maps");
+
+static __always_inline struct packet *read(struct __sk_buff *skb, __u32 direction)
+{
+	struct packet *packet = bpf_map_lookup_elem(&packets, &direction);
+
+	if (packet)
+		*packet = parse(skb);
+	return packet;
+}
 
 static __always_inline void count(__u32 verdict)
 {

@@ -25,6 +25,9 @@
 #define HELD_SYNS (1 << 20)
 /* Prefixes of servers whose return path is in doubt. */
 #define ROUTES 4096
+/* SYNs that are on their way through this host's rules, and what was found of others. */
+#define CONSULTATIONS 4096
+#define PERMISSIONS 65536
 /* Datagrams of split connections whose fragments are on their way in. */
 #define DATAGRAMS 4096
 
@@ -59,6 +62,7 @@ enum verdict {
 	/* New connections. */
 	SPLIT,
 	HELD,             /* until the server has answered; then SPLIT, or PASS_UNCONFIRMED */
+	CONSULTED,        /* shown to this host's rules; HELD, or what they have made of it, then */
 	PASS_CLIENT,      /* not of a client that is served */
 	PASS_SERVER,      /* policy: the server */
 	PASS_PORT,        /* policy: the port */
@@ -69,6 +73,7 @@ enum verdict {
 	PASS_FULL,        /* the relay's limits, or its queues, are full */
 	PASS_CLIENT_FULL, /* the client has as many as it may */
 	PASS_RATE,        /* the client opens too many */
+	PASS_TRANSLATED,  /* this host's rules send it elsewhere (DNAT) */
 	PASS_ASYMMETRIC,  /* what the server answers may not come by here */
 	PASS_UNREACHED,   /* steered before, but never reached the listener */
 	PASS_UNCONFIRMED, /* held before, but the server refused, or has not answered */
@@ -96,6 +101,8 @@ struct opening {
 	__u8 release;     /* enum release; written by user space */
 	__u8 stage;       /* enum stage */
 	__u8 answer_dscp; /* code point of the server's answer */
+	__u32 interface;  /* its SYN came in by */
+	__u32 unused;
 };
 
 /* What user space has found out of a server for which a client's SYN is held. */
@@ -118,6 +125,27 @@ struct held {
 	__u8 again;       /* whether it was held before */
 	__u8 syn[LONGEST_SYN + 1];
 	__u32 transport;  /* where in `syn` the TCP header begins */
+	__u8 ethernet[6]; /* address that the frame was for; zeros on links without */
+	__u8 confirm;     /* whether the server is to be asked; if not the SYN is released already */
+	__u8 unused;
+	__u32 interface;  /* it came in by */
+	__u32 unused_too;
+};
+
+/* A client, and what it wants to connect to. */
+struct permit {
+	struct address client;
+	struct address server;
+	__be16 server_port;
+	__u16 unused;
+	__u32 interface;  /* it comes in by */
+};
+
+/* What this host's rules have made of that. */
+struct permission {
+	__u64 until_ns;
+	__u32 rules;      /* those of then; as in `settings` */
+	__u32 translated; /* it goes elsewhere */
 };
 
 /* How far an opening has come. */
@@ -196,5 +224,7 @@ struct settings {
 	__u32 syn_burst;
 	__u32 translates; /* this host has rules that change addresses (NAT) */
 	__u32 syn_cookies; /* a listener whose queue is full answers by cookies */
-	__u32 unused;
+	__u32 consults;   /* this host's rules are asked */
+	__u32 rules;      /* another number whenever they change */
+	__u32 injector;   /* interface by which held SYNs come back; 0 is none */
 };

@@ -3,7 +3,7 @@
  * listeners, at the ingress of every link. Whatever is in doubt goes on as if this were not here. */
 #include "account.h"
 #include "cookie.h"
-#include "hold.h"
+#include "consult.h"
 #include "leg.h"
 
 /* Has the packet delivered on this host, whose stack finds the socket of a connection by itself, and with
@@ -59,14 +59,18 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 	struct connection connection = connection_from_client(packet);
 	__u64 now = bpf_ktime_get_ns();
 	__u64 hashed = hash(&connection, set->seed);
-	struct opening opening = { .at_ns = now, .sequence = packet->sequence };
+	struct opening opening = {
+		.at_ns = now,
+		.sequence = packet->sequence,
+		.interface = skb->ifindex,
+	};
 	struct bpf_sock *listener = NULL;
 	struct opening *known;
 	struct address client;
 	enum verdict verdict;
 	__u32 index = 0, bank;
 	struct flow *before;
-	bool confirm;
+	bool confirm, consults;
 
 	known = bpf_map_lookup_elem(&openings, &connection);
 	if (is_held(known, packet, now)) {
@@ -85,7 +89,7 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 		count(verdict);
 		return GO_ON;
 	}
-	verdict = policy_of(skb, set, packet, hashed, now, &bank, &confirm);
+	verdict = policy_of(skb, set, packet, hashed, now, &bank, &confirm, &consults);
 	/* Neither is the relay's business, nor worth remembering: the link of a VLAN may see it otherwise
 	 * than the one below it. */
 	if (verdict == PASS_CLIENT || verdict == PASS_LOCAL) {
@@ -101,6 +105,8 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 		listener = choose(set, bank, packet->version == 6, hashed >> 32, now, &index, &verdict);
 		if (listener)
 			verdict = confirm ? HELD : SPLIT;
+		if (listener && consults)
+			verdict = by_rules(skb, set, &connection, verdict, now);
 	}
 	/* Its end was not seen. */
 	before = bpf_map_lookup_elem(&flows, &connection);
@@ -113,12 +119,17 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 	opening.listener = index;
 	bpf_map_update_elem(&openings, &connection, &opening, BPF_ANY);
 	count(verdict);
-	if (verdict == HELD && listener) {
+	if (verdict != SPLIT && listener) {
 		bpf_sk_release(listener);
 		listener = NULL;
-		if (hold(skb, packet, &connection, index / 2, false, now))
+		if (verdict == PASS_TRANSLATED)
+			return GO_ON;
+		if (verdict == HELD && hold(skb, packet, &connection, index / 2, false, now))
 			return DROP;
-		/* User space does not keep up. */
+		if (verdict == CONSULTED &&
+		    consult(skb, set, packet, &connection, index / 2, confirm, now))
+			return GO_ON;
+		/* User space does not keep up, or the SYN is too long. */
 		opening.verdict = PASS_FULL;
 		bpf_map_update_elem(&openings, &connection, &opening, BPF_ANY);
 		count(PASS_FULL);
@@ -237,29 +248,36 @@ static __always_inline void steer_fragment(struct __sk_buff *skb, const struct s
 SEC("tcx/ingress")
 int steer(struct __sk_buff *skb)
 {
-	struct packet packet;
+	struct packet *packet;
 	struct settings *set;
 	struct bpf_sock *socket, *listener;
 	__u32 zero = 0;
 	int action = GO_ON;
-	bool former;
+	bool former, comes_back;
 
 	set = bpf_map_lookup_elem(&settings, &zero);
-	/* Seen already, on the link that a VLAN's link stands on; or a frame for another host. */
-	if (!set || is_delivered(skb, set) || skb->pkt_type != PACKET_HOST)
+	if (!set)
 		return GO_ON;
-	packet = parse(skb);
-	if (packet.kind == TCP_FRAGMENT)
-		steer_fragment(skb, set, &packet);
-	if (packet.kind != TCP && packet.kind != ICMP)
+	comes_back = set->injector && skb->ifindex == set->injector;
+	/* Seen already, on the link that a VLAN's link stands on; or a frame for another host. */
+	if (!comes_back && (is_delivered(skb, set) || skb->pkt_type != PACKET_HOST))
+		return GO_ON;
+	packet = read(skb, IN);
+	if (!packet)
+		return GO_ON;
+	if (comes_back)
+		return bring_back(skb, packet);
+	if (packet->kind == TCP_FRAGMENT)
+		steer_fragment(skb, set, packet);
+	if (packet->kind != TCP && packet->kind != ICMP)
 		return GO_ON;
 
-	socket = find_socket(skb, &packet);
+	socket = find_socket(skb, packet);
 	if (socket && socket->state == BPF_TCP_LISTEN) {
 		bpf_sk_release(socket);
 		socket = NULL;
 	}
-	if (packet.kind == ICMP) {
+	if (packet->kind == ICMP) {
 		/* The stack finds the socket by what the error quotes; it must only get there. */
 		if (socket) {
 			deliver(skb, set, leg_of(socket, set));
@@ -269,21 +287,21 @@ int steer(struct __sk_buff *skb)
 		return GO_ON;
 	}
 	former = socket && socket->state == BPF_TCP_TIME_WAIT;
-	if (opens(&packet) && (!socket || former)) {
-		action = open(skb, set, &packet, socket);
+	if (opens(packet) && (!socket || former)) {
+		action = open(skb, set, packet, socket);
 		if (former && action == GO_ON && !is_delivered(skb, set))
 			forward(skb);
-	} else if (!socket && (listener = established_by_cookie(skb, set, &packet))) {
+	} else if (!socket && (listener = established_by_cookie(skb, set, packet))) {
 		count(COOKIE);
 		give(skb, set, listener);
 		bpf_sk_release(listener);
 	} else {
 		/* An acknowledgement alone neither carries a connection on nor ends it. It may begin one that is
 		 * passed, of which this host has no socket but what another one has left. */
-		if (!socket || former || !only_acknowledges(&packet))
-			account(&packet, socket && is_established(socket),
+		if (!socket || former || !only_acknowledges(packet))
+			account(packet, socket && is_established(socket),
 				socket && socket->state == BPF_TCP_SYN_SENT);
-		if ((former && passed_since(&packet)) || (socket && is_anothers(socket, &packet))) {
+		if ((former && passed_since(packet)) || (socket && is_anothers(socket, packet))) {
 			forward(skb);
 		} else if (socket) {
 			deliver(skb, set, leg_of(socket, set));
@@ -293,6 +311,16 @@ int steer(struct __sk_buff *skb)
 	if (socket)
 		bpf_sk_release(socket);
 	return action;
+}
+
+/* At the egress of every link, while this host's rules are asked. */
+SEC("tcx/egress")
+int leave(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
+
+	return set ? come_through(skb, set) : GO_ON;
 }
 
 /* Asked when the stack looks for a listener. It finds the relay's by itself only for what `steer`

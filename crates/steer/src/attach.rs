@@ -1,4 +1,4 @@
-//! Attaching the program to a link's ingress: by a tcx link where the kernel has it (6.6), which goes
+//! Attaching the program to a link: by a tcx link where the kernel has it (6.6), which goes
 //! with its owner, and by a filter of the `clsact` queueing discipline where not.
 
 use std::io;
@@ -7,13 +7,22 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 
 use libbpf_rs::libbpf_sys::bpf_program__attach_tcx;
-use libbpf_rs::{AsRawLibbpf, Link, ProgramMut, TC_INGRESS, TcHook, TcHookBuilder};
+use libbpf_rs::{
+    AsRawLibbpf, Link, ProgramMut, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook, TcHookBuilder,
+};
 
 use crate::steering::hold;
 
 /// The filter's place, which tells it from anybody else's. A relay that was killed leaves its filter
 /// behind, without a listener to steer to, and the next one replaces it.
 const PRIORITY: u32 = 0x4d53;
+
+/// Where at a link. Which it is by tcx, the program says by itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Side {
+    Ingress,
+    Egress,
+}
 
 /// An attachment, undone when dropped.
 #[derive(Debug)]
@@ -27,10 +36,11 @@ pub(crate) enum Attachment {
 }
 
 impl Attachment {
-    /// Attaches `program` at the ingress of interface `index`, in the place of the one that is pinned
+    /// Attaches `program` at a side of interface `index`, in the place of the one that is pinned
     /// there, or else pinned there. A filter holds by itself.
     pub(crate) fn new(
         program: &ProgramMut<'_>,
+        side: Side,
         index: u32,
         pin: Option<&Path>,
     ) -> io::Result<Attachment> {
@@ -38,7 +48,7 @@ impl Attachment {
             Ok(link) => Ok(Attachment::Tcx(link)),
             // A kernel that does not know tcx refuses the kind of link.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                filter(program, index).map(Attachment::Filter).map_err(io::Error::other)
+                filter(program, side, index).map(Attachment::Filter).map_err(io::Error::other)
             }
             Err(error) => Err(error),
         }
@@ -76,13 +86,17 @@ fn tcx(program: &ProgramMut<'_>, index: u32) -> io::Result<Link> {
     Ok(unsafe { Link::from_ptr(link) })
 }
 
-fn filter(program: &ProgramMut<'_>, index: u32) -> libbpf_rs::Result<TcHook> {
+fn filter(program: &ProgramMut<'_>, side: Side, index: u32) -> libbpf_rs::Result<TcHook> {
+    let point: TcAttachPoint = match side {
+        Side::Ingress => TC_INGRESS,
+        Side::Egress => TC_EGRESS,
+    };
     let mut hook = TcHookBuilder::new(program.as_fd())
         .ifindex(index as i32)
         .replace(true)
         .handle(1)
         .priority(PRIORITY)
-        .hook(TC_INGRESS);
+        .hook(point);
     hook.create()?;
     hook.attach()
 }

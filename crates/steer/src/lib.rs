@@ -29,7 +29,7 @@ pub use error::Error;
 pub use held::{HeldSource, HeldSyn, HeldSyns};
 pub use policy::{Choice, Policy};
 pub use slot::{Slot, Tally};
-pub use steering::{Options, Steering};
+pub use steering::{Options, Rules, Steering};
 pub use verdict::{Counts, Verdict};
 
 /// Workers that a relay may have.

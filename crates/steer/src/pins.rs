@@ -4,7 +4,7 @@
 //! ```text
 //! /sys/fs/bpf/midspan/net-INODE/LAYOUT/  a network namespace, and what its maps look like
 //!     settings, openings, ...            maps
-//!     link-INDEX                         the program at an interface
+//!     link-INDEX, exit-INDEX             the program at an interface's ingress and egress
 //!     reopen                             the program at the namespace
 //! ```
 
@@ -64,6 +64,10 @@ impl Pins {
 
     pub(crate) fn link(&self, interface: u32) -> PathBuf {
         self.folder.join(format!("link-{interface}"))
+    }
+
+    pub(crate) fn exit(&self, interface: u32) -> PathBuf {
+        self.folder.join(format!("exit-{interface}"))
     }
 
     pub(crate) fn reopen(&self) -> PathBuf {

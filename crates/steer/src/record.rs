@@ -22,6 +22,9 @@ pub(crate) struct Settings {
     pub(crate) syn_burst: u32,
     pub(crate) translates: u32,
     pub(crate) syn_cookies: u32,
+    pub(crate) consults: u32,
+    pub(crate) rules: u32,
+    pub(crate) injector: u32,
 }
 
 impl Settings {
@@ -43,6 +46,9 @@ impl Settings {
             syn_burst: short(8)?,
             translates: short(9)?,
             syn_cookies: short(10)?,
+            consults: short(11)?,
+            rules: short(12)?,
+            injector: short(13)?,
         })
     }
 
@@ -60,7 +66,9 @@ impl Settings {
             self.syn_burst,
             self.translates,
             self.syn_cookies,
-            0,
+            self.consults,
+            self.rules,
+            self.injector,
         ];
         let long = long.into_iter().flat_map(u64::to_ne_bytes);
         long.chain(short.into_iter().flat_map(u32::to_ne_bytes)).collect()
@@ -142,6 +150,9 @@ mod tests {
             syn_burst: 11,
             translates: 1,
             syn_cookies: 1,
+            consults: 1,
+            rules: 12,
+            injector: 13,
         };
         assert_eq!(Settings::from_bytes(&settings.to_bytes()), Some(settings));
         assert_eq!(Settings::from_bytes(&[0; 8]), None);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libbpf_rs::{
@@ -15,7 +15,7 @@ use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 
 use crate::account::AccountsSource;
-use crate::attach::Attachment;
+use crate::attach::{Attachment, Side};
 use crate::error::{Error, io_error};
 use crate::held::HeldSource;
 use crate::pins::{Pins, open_link};
@@ -41,12 +41,25 @@ pub struct Options {
     pub pin: bool,
 }
 
+/// Rules of this host, as far as they concern the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rules {
+    /// They may change addresses (NAT). An answer then may come in under other addresses than its connection's, and is
+    /// not missed.
+    pub translate: bool,
+    /// They may decide what is forwarded, or where to: new connections are shown to them. That takes the program at the
+    /// [exits](Steering::attach_exit), and somebody who takes [held SYNs](Steering::held).
+    pub forward: bool,
+}
+
 /// The program, loaded, and attached where it was told to be. Dropping this detaches it, unless it was
 /// [left](Steering::leave) to another relay; packets go on then as if it had never been.
 #[derive(Debug)]
 pub struct Steering {
-    /// By the interface's index.
+    /// At ingress, by the interface's index.
     attachments: BTreeMap<u32, Attachment>,
+    /// The same at egress.
+    exits: BTreeMap<u32, Attachment>,
     reopen: Option<Link>,
     object: Object,
     pins: Option<Pins>,
@@ -96,6 +109,7 @@ impl Steering {
         put(&settings, "settings", &ONLY, &shared.to_bytes())?;
         Ok(Steering {
             attachments: BTreeMap::new(),
+            exits: BTreeMap::new(),
             reopen: None,
             object,
             pins,
@@ -124,8 +138,24 @@ impl Steering {
         if !self.attachments.contains_key(&index) {
             let program = self.program("steer").map_err(failed)?;
             let pin = self.pins.as_ref().filter(|_| lasting).map(|pins| pins.link(index));
-            let attachment = Attachment::new(&program, index, pin.as_deref()).map_err(failed)?;
-            self.attachments.insert(index, attachment);
+            let attachment = Attachment::new(&program, Side::Ingress, index, pin.as_deref());
+            self.attachments.insert(index, attachment.map_err(failed)?);
+        }
+        Ok(())
+    }
+
+    /// Attaches the program at the egress of an interface, if it is not yet, where it sees what this host's
+    /// [rules](Rules::forward) let through.
+    ///
+    /// # Errors
+    /// When the link refuses it.
+    pub fn attach_exit(&mut self, index: u32, name: &str) -> Result<(), Error> {
+        let failed = |error: io::Error| Error::Attach { interface: name.to_owned(), error };
+        if !self.exits.contains_key(&index) {
+            let program = self.program("leave").map_err(failed)?;
+            let pin = self.pins.as_ref().map(|pins| pins.exit(index));
+            let attachment = Attachment::new(&program, Side::Egress, index, pin.as_deref());
+            self.exits.insert(index, attachment.map_err(failed)?);
         }
         Ok(())
     }
@@ -142,14 +172,12 @@ impl Steering {
 
     /// Forgets the attachments to interfaces that are not among these any more.
     pub fn retain(&mut self, present: &[u32]) {
-        let pins = &self.pins;
-        self.attachments.retain(|index, _| {
-            let stays = present.contains(index);
-            if let (false, Some(pins)) = (stays, pins) {
-                let _ = std::fs::remove_file(pins.link(*index));
-            }
-            stays
-        });
+        retain(&mut self.attachments, present, |index| Some(self.pins.as_ref()?.link(index)));
+    }
+
+    /// The same at egress.
+    pub fn retain_exits(&mut self, present: &[u32]) {
+        retain(&mut self.exits, present, |index| Some(self.pins.as_ref()?.exit(index)));
     }
 
     /// A worker's place. `listeners` are its own, IPv4 and IPv6, where it has them; each must listen
@@ -251,13 +279,25 @@ impl Steering {
         })
     }
 
-    /// Says whether this host has rules that change addresses (NAT). An answer then may come in under other addresses
-    /// than its connection's, and is not missed.
+    /// Says what rules this host has now. What was found of those of before holds no longer.
     ///
     /// # Errors
     /// When the map does not take it.
-    pub fn set_translates(&mut self, translates: bool) -> Result<(), Error> {
-        self.change_settings(|before| Settings { translates: translates.into(), ..before })
+    pub fn set_rules(&mut self, rules: Rules) -> Result<(), Error> {
+        self.change_settings(|before| Settings {
+            translates: rules.translate.into(),
+            consults: rules.forward.into(),
+            rules: before.rules.wrapping_add(1),
+            ..before
+        })
+    }
+
+    /// Has held SYNs come back by this interface, at which the program must be attached.
+    ///
+    /// # Errors
+    /// When the map does not take it.
+    pub fn set_injector(&mut self, interface: u32) -> Result<(), Error> {
+        self.change_settings(|before| Settings { injector: interface, ..before })
     }
 
     fn change_settings(&self, change: impl FnOnce(Settings) -> Settings) -> Result<(), Error> {
@@ -312,7 +352,7 @@ impl Steering {
     /// Leaves program, maps and attachments to the relay that has taken them over.
     pub fn leave(&mut self) {
         self.left = true;
-        self.attachments.values_mut().for_each(Attachment::leave);
+        self.attachments.values_mut().chain(self.exits.values_mut()).for_each(Attachment::leave);
     }
 
     fn program(&self, name: &str) -> io::Result<ProgramMut<'_>> {
@@ -337,6 +377,21 @@ impl Drop for Steering {
 
 /// The key of the one entry of a map.
 const ONLY: [u8; 4] = [0; 4];
+
+/// Detaches what is at interfaces that are not among these any more.
+fn retain(
+    attachments: &mut BTreeMap<u32, Attachment>,
+    present: &[u32],
+    pin: impl Fn(u32) -> Option<PathBuf>,
+) {
+    attachments.retain(|index, _| {
+        let stays = present.contains(index);
+        if let (false, Some(pin)) = (stays, pin(*index)) {
+            let _ = std::fs::remove_file(pin);
+        }
+        stays
+    });
+}
 
 fn pin_maps(object: &mut OpenObject, pins: &Pins) -> libbpf_rs::Result<()> {
     for mut map in object.maps_mut() {

@@ -29,6 +29,8 @@ verdicts! {
     Split "split",
     /// New connections held until their server has answered: they are split then, or passed.
     Held "held",
+    /// New connections whose SYN was shown to this host's rules: they are held then, or what these make of them.
+    Consulted "consulted",
     /// New connections of no client that is served.
     PassClient "pass_client",
     /// New connections passed for their server's address.
@@ -49,6 +51,8 @@ verdicts! {
     PassClientFull "pass_client_full",
     /// New connections passed because their client opens too many.
     PassRate "pass_rate",
+    /// New connections passed because this host's rules send them elsewhere (DNAT).
+    PassTranslated "pass_translated",
     /// New connections passed because what their server answers may not come by this host.
     PassAsymmetric "pass_asymmetric",
     /// New connections passed because they were steered once and did not arrive.

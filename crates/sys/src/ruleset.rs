@@ -15,8 +15,9 @@ const GET_CHAIN: u16 = 10 << 8 | 4;
 const CHAIN_TABLE: u16 = 1;
 const CHAIN_HOOK: u16 = 4;
 const CHAIN_TYPE: u16 = 7;
-/// `NFTA_HOOK_HOOKNUM`, within a chain's hook, and `NF_INET_FORWARD`.
+/// `NFTA_HOOK_HOOKNUM`, within a chain's hook; `NF_INET_PRE_ROUTING` and `NF_INET_FORWARD`.
 const HOOK_NUMBER: u16 = 1;
+const PRE_ROUTING: u32 = 0;
 const FORWARD: u32 = 2;
 /// What an attribute's type has beside it (`NLA_TYPE_MASK`).
 const TYPE_MASK: u16 = 0x3fff;
@@ -36,6 +37,8 @@ pub struct Chain {
     pub translates: bool,
     /// Whether it decides what this host forwards.
     pub forwards: bool,
+    /// Whether it may give what comes in another destination (DNAT).
+    pub redirects: bool,
 }
 
 /// The chains of rules that there are, those of `iptables-legacy` included.
@@ -139,7 +142,8 @@ fn error_of(message: &[u8]) -> Option<i32> {
 }
 
 fn legacy(table: &str) -> Chain {
-    Chain { table: table.to_owned(), translates: table == "nat", forwards: table == "filter" }
+    let (nat, filter) = (table == "nat", table == "filter");
+    Chain { table: table.to_owned(), translates: nat, forwards: filter, redirects: nat }
 }
 
 fn chain(message: &[u8]) -> Option<Chain> {
@@ -153,10 +157,12 @@ fn chain(message: &[u8]) -> Option<Chain> {
         let (_, number) = Attributes(hook).find(|(kind, _)| *kind == HOOK_NUMBER)?;
         Some(u32::from_be_bytes(*number.first_chunk()?))
     });
+    let translates = kind.as_deref() == Some("nat");
     Some(Chain {
         table: of(CHAIN_TABLE).map(text)?,
-        translates: kind.as_deref() == Some("nat"),
+        translates,
         forwards: kind.as_deref() == Some("filter") && hook == Some(FORWARD),
+        redirects: translates && hook == Some(PRE_ROUTING),
     })
 }
 
@@ -188,8 +194,8 @@ mod tests {
             bytes.resize(length.next_multiple_of(4), 0);
             bytes
         };
-        let hook = attribute(HOOK_NUMBER, &FORWARD.to_be_bytes());
-        let of = |kind: &[u8]| {
+        let of = |kind: &[u8], number: u32| {
+            let hook = attribute(HOOK_NUMBER, &number.to_be_bytes());
             let parts = [
                 attribute(CHAIN_TABLE, b"fw\0"),
                 attribute(CHAIN_HOOK | 0x8000, &hook),
@@ -197,10 +203,13 @@ mod tests {
             ];
             [vec![1, 0, 0, 0], parts.concat()].concat()
         };
-        let (table, whole) = ("fw".to_owned(), of(b"nat\0"));
-        let chain_of = |translates, forwards| Chain { table: table.clone(), translates, forwards };
-        assert_eq!(chain(&whole), Some(chain_of(true, false)));
-        assert_eq!(chain(&of(b"filter\0")), Some(chain_of(false, true)));
+        let whole = of(b"nat\0", PRE_ROUTING);
+        let chain_of = |translates, forwards, redirects| {
+            Some(Chain { table: "fw".to_owned(), translates, forwards, redirects })
+        };
+        assert_eq!(chain(&whole), chain_of(true, false, true));
+        assert_eq!(chain(&of(b"nat\0", 4)), chain_of(true, false, false));
+        assert_eq!(chain(&of(b"filter\0", FORWARD)), chain_of(false, true, false));
         for cut in 0..whole.len() {
             chain(&whole[..cut]);
         }

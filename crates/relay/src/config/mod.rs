@@ -43,6 +43,9 @@ pub struct Config {
     /// Who steers connections here.
     #[serde(default)]
     pub interception: InterceptionKind,
+    /// What this host's own rules for what it forwards are to split connections.
+    #[serde(default)]
+    pub forward_rules: ForwardRules,
     /// Interfaces at whose ingress BPF steers; empty is all but the loopback, those that come later
     /// included.
     #[serde(default)]
@@ -141,6 +144,19 @@ pub enum InterceptionKind {
     Nftables,
     /// Somebody else does.
     None,
+}
+
+/// What rules for what this host forwards, as a firewall has them, are to connections that are split: these end here,
+/// and are not forwarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ForwardRules {
+    /// What they would not let through, or send elsewhere, is not split. Where nftables steers they cannot be asked, and
+    /// the relay does not start if there are any.
+    #[default]
+    Follow,
+    /// They do not count: `policy` says what clients may not reach.
+    Ignore,
 }
 
 /// What is taken at most. Past any of these a new connection passes unsplit where BPF steers, and
@@ -275,6 +291,7 @@ impl Config {
             clients,
             handshake: Handshake::default(),
             interception: InterceptionKind::default(),
+            forward_rules: ForwardRules::default(),
             interfaces: Vec::new(),
             prove: default_prove(),
             pin: default_pin(),

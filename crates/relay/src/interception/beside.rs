@@ -2,39 +2,42 @@
 
 use std::os::fd::BorrowedFd;
 
+use midspan_steer::Rules;
 use midspan_sys::ruleset::{self, Chain, Changes};
 
+use super::InterceptionError;
 use super::nftables::Legs;
-use crate::config::Marks;
+use crate::config::{Config, ForwardRules, Marks};
 
 /// Keeps the two legs of split connections apart for connection tracking as long as this host has rules that might go
 /// by it. Where there are none this costs nothing.
 #[derive(Debug)]
 pub(super) struct Beside {
     marks: Marks,
+    forward_rules: ForwardRules,
     changes: Option<Changes>,
     legs: Option<Legs>,
     /// It cannot be done, and was said.
     failed: bool,
-    /// Some of the rules may change packets' addresses.
-    translates: bool,
-    /// Some of the rules decide what is forwarded.
-    forwards: bool,
+    /// The first table that was warned of.
+    ignored: Option<String>,
+    rules: Rules,
 }
 
 impl Beside {
     /// Looks at the rules of the calling thread's network namespace.
-    pub(super) fn look(marks: Marks) -> Beside {
+    pub(super) fn look(config: &Config) -> Beside {
         let changes = Changes::watch()
             .inspect_err(|error| tracing::debug!(%error, "changes of rules are not seen at once"))
             .ok();
         let mut beside = Beside {
-            marks,
+            marks: Marks::of(config),
+            forward_rules: config.forward_rules,
             changes,
             legs: None,
             failed: false,
-            translates: false,
-            forwards: false,
+            ignored: None,
+            rules: Rules::default(),
         };
         beside.consider();
         beside
@@ -45,33 +48,36 @@ impl Beside {
         self.changes.as_ref().map(Changes::fd)
     }
 
-    /// Goes by the rules that there are now.
-    pub(super) fn follow(&mut self) {
-        if let Some(changes) = &mut self.changes {
-            changes.take();
-        }
+    /// Goes by the rules that there are now; whether they are others.
+    pub(super) fn follow(&mut self) -> bool {
+        let changed = self.changes.as_mut().is_some_and(Changes::take);
+        let before = self.rules;
         self.consider();
+        changed || self.rules != before
     }
 
-    /// Whether some of the rules may change packets' addresses (NAT).
-    pub(super) fn translates(&self) -> bool {
-        self.translates
+    /// What the rules may do.
+    pub(super) fn rules(&self) -> Rules {
+        self.rules
     }
 
     fn consider(&mut self) {
         let chains = others_chains();
-        self.translates = chains.iter().any(|chain| chain.translates);
-        let forwards = chains.iter().find(|chain| chain.forwards);
-        if let Some(chain) = forwards
-            && !self.forwards
+        let decides = deciding(&chains);
+        self.rules = Rules {
+            translate: chains.iter().any(|chain| chain.translates),
+            forward: decides.is_some() && self.forward_rules == ForwardRules::Follow,
+        };
+        let ignored = decides.filter(|_| !self.rules.forward).map(|chain| chain.table.clone());
+        if let Some(table) = &ignored
+            && self.ignored.is_none()
         {
             tracing::warn!(
-                "table `{}` has rules for what this host forwards, which split connections do not meet: name what \
-                 clients must not reach in `policy.pass_servers` or `policy.pass_ports`",
-                chain.table
+                "table `{table}` has rules for what this host forwards, which split connections do not meet \
+                 (`forward_rules`): name what clients must not reach in `policy.pass_servers` or `policy.pass_ports`"
             );
         }
-        self.forwards = forwards.is_some();
+        self.ignored = ignored;
         match (!chains.is_empty(), &self.legs) {
             (true, None) if !self.failed => match Legs::install(self.marks) {
                 Ok(legs) => {
@@ -93,6 +99,22 @@ impl Beside {
             _ => {}
         }
     }
+}
+
+/// Refuses where this host has rules for what it forwards that nftables cannot ask, and they count.
+pub(super) fn forbid_forward_rules(config: &Config) -> Result<(), InterceptionError> {
+    let chains = others_chains();
+    match deciding(&chains) {
+        Some(chain) if config.forward_rules == ForwardRules::Follow => {
+            Err(InterceptionError::ForwardRules(chain.table.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first chain that may decide whether a connection is forwarded, or where to.
+fn deciding(chains: &[Chain]) -> Option<&Chain> {
+    chains.iter().find(|chain| chain.forwards || chain.redirects)
 }
 
 /// Chains of rules but those of relays.

@@ -4,14 +4,14 @@
 use std::os::fd::BorrowedFd;
 
 use midspan_steer::{
-    AccountsSource, HeldSource, LISTENERS_PER_SLOT, Options, Slot, Steering, Tally,
+    AccountsSource, HeldSource, LISTENERS_PER_SLOT, Options, Rules, Slot, Steering, Tally,
 };
 use midspan_sys::netlink::{Interface, Netlink};
 
 use super::beside::Beside;
 use super::local_delivery::LocalDelivery;
 use super::{InterceptionError, proof};
-use crate::config::{Config, Marks};
+use crate::config::Config;
 
 /// BPF steering. Dropping this ends it; packets of flows still open then go astray, so they must have
 /// ended.
@@ -21,6 +21,8 @@ pub(crate) struct Steered {
     interfaces: Vec<String>,
     /// Where held SYNs come back.
     injector: Option<u32>,
+    /// This host's rules are asked before a connection is split.
+    consults: bool,
     // Both go after the steering: without it nothing is marked, and they are idle.
     delivery: Option<LocalDelivery>,
     beside: Option<Beside>,
@@ -41,6 +43,7 @@ impl Steered {
             steering,
             interfaces: config.interfaces.clone(),
             injector: None,
+            consults: false,
             delivery: None,
             beside: None,
         })
@@ -55,9 +58,29 @@ impl Steered {
         Ok(self.steering.slot(worker, listeners)?)
     }
 
+    /// Looks at this host's rules.
+    pub(crate) fn look_at_rules(&mut self, config: &Config) -> Result<(), InterceptionError> {
+        let beside = Beside::look(config);
+        self.go_by(beside.rules())?;
+        self.beside = Some(beside);
+        Ok(())
+    }
+
+    fn go_by(&mut self, rules: Rules) -> Result<(), InterceptionError> {
+        self.consults = rules.forward;
+        Ok(self.steering.set_rules(rules)?)
+    }
+
+    /// Whether this host's rules are asked before a connection is split, for which SYNs are held.
+    pub(crate) fn consults(&self) -> bool {
+        self.consults
+    }
+
     /// Has held SYNs come back by this interface.
-    pub(crate) fn set_injector(&mut self, interface: u32) {
+    pub(crate) fn set_injector(&mut self, interface: u32) -> Result<(), InterceptionError> {
+        self.steering.set_injector(interface)?;
         self.injector = Some(interface);
+        Ok(())
     }
 
     /// What tells of SYNs that are held.
@@ -95,9 +118,6 @@ impl Steered {
 
     fn deliver(&mut self, config: &Config) -> Result<(), InterceptionError> {
         self.delivery = Some(LocalDelivery::install(&config.clients, config.mark)?);
-        let beside = Beside::look(Marks::of(config));
-        self.steering.set_translates(beside.translates())?;
-        self.beside = Some(beside);
         Ok(())
     }
 
@@ -109,10 +129,9 @@ impl Steered {
     /// Goes by the rules that there are now.
     pub(crate) fn follow_rules(&mut self) -> Result<(), InterceptionError> {
         let Some(beside) = &mut self.beside else { return Ok(()) };
-        let before = beside.translates();
-        beside.follow();
-        if beside.translates() != before {
-            self.steering.set_translates(beside.translates())?;
+        if beside.follow() {
+            let rules = beside.rules();
+            self.go_by(rules)?;
         }
         Ok(())
     }
@@ -146,8 +165,12 @@ impl Steered {
     }
 
     fn attach(&mut self, here: &[Interface]) -> Result<(), InterceptionError> {
-        let mut steered = Vec::new();
+        let (mut steered, mut exits) = (Vec::new(), Vec::new());
         for interface in here {
+            if self.consults && !interface.is_loopback && self.injector != Some(interface.index) {
+                self.steering.attach_exit(interface.index, &interface.name)?;
+                exits.push(interface.index);
+            }
             let wanted = match self.interfaces.is_empty() {
                 true => !interface.is_loopback,
                 false => self.interfaces.contains(&interface.name),
@@ -158,6 +181,7 @@ impl Steered {
             }
         }
         self.steering.retain(&steered);
+        self.steering.retain_exits(&exits);
         Ok(())
     }
 }

@@ -43,8 +43,17 @@ pub enum InterceptionError {
     )]
     NotReplaceable,
     /// SYNs cannot be held until their server has answered.
-    #[error("`handshake = \"confirmed\"` takes a TUN interface: {0}")]
+    #[error(
+        "SYNs cannot be held, which the confirmed handshake takes, and rules of this host for what it forwards \
+         (`forward_rules`): {0}"
+    )]
     Inject(#[source] io::Error),
+    /// Rules would be bypassed.
+    #[error(
+        "table `{0}` has rules for what this host forwards, which connections that nftables hands to the relay would \
+         not meet: BPF has them asked (`interception = \"bpf\"`), or say `forward_rules = \"ignore\"`"
+    )]
+    ForwardRules(String),
     /// An interface of `interfaces` is not there.
     #[error(
         "interface `{0}` is not there; `interfaces` names those whose packets are to be steered"

@@ -113,6 +113,8 @@ pub struct Relay {
     served: Served,
     accounts: Option<AccountsThread>,
     held: Option<HeldThread>,
+    /// SYNs cannot be held, and that was said.
+    holds_nothing: bool,
     _controls: Brought,
     /// Keeps a second relay from taking connections in the same network namespace.
     office: Option<Office>,
@@ -208,10 +210,9 @@ impl Relay {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|(at, error)| Error::Listen { at, error })?;
         if let Way::Bpf(steered) = &mut way {
-            if shared.settings().config.confirms() {
-                let injector = Injector::new().map_err(InterceptionError::Inject)?;
-                steered.set_injector(injector.interface);
-                let _ = shared.injector.set(injector);
+            steered.look_at_rules(&shared.settings().config)?;
+            if shared.settings().config.confirms() || steered.consults() {
+                begin_to_inject(steered, &shared)?;
             }
             for (index, worker) in workers.iter_mut().enumerate() {
                 worker.set_slot(steered.slot(index, worker.listeners())?);
@@ -227,6 +228,7 @@ impl Relay {
             served: Served::default(),
             accounts: None,
             held: None,
+            holds_nothing: false,
             _controls: controls,
             office,
         };
@@ -256,7 +258,7 @@ impl Relay {
         if let Way::Bpf(steered) = &relay.way {
             let thread = AccountsThread::start(steered.accounts()?, relay.shared.clone());
             relay.accounts = Some(thread.map_err(system("threads"))?);
-            if relay.shared.settings().config.confirms() {
+            if relay.shared.injector.get().is_some() {
                 let thread = HeldThread::start(steered.held()?, relay.shared.clone());
                 relay.held = Some(thread.map_err(system("threads"))?);
             }
@@ -341,6 +343,14 @@ impl Relay {
         }
         Ok(done)
     }
+}
+
+/// Makes the link by which held SYNs come back.
+fn begin_to_inject(steered: &mut Steered, shared: &Shared) -> Result<(), InterceptionError> {
+    let injector = Injector::new().map_err(InterceptionError::Inject)?;
+    steered.set_injector(injector.interface)?;
+    let _ = shared.injector.set(injector);
+    Ok(())
 }
 
 impl Drop for Relay {

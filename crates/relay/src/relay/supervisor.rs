@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,13 +11,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{Error, Relay, Way};
+use super::{Error, Relay, Way, begin_to_inject};
 use crate::command::{Command, Reply};
+use crate::confirm::HeldThread;
 use crate::counters::Snapshot;
-use crate::interception::InterceptionError;
+use crate::interception::{InterceptionError, Steered};
 use crate::observe::Served;
 use crate::reload;
-use crate::shared::{Phase, Settings, lower};
+use crate::shared::{Phase, Settings, Shared, lower};
 use crate::succession::{Office, Successor};
 use crate::watchdog::Watchdog;
 
@@ -144,14 +146,23 @@ impl Relay {
         })
     }
 
-    /// Has BPF steer at interfaces that came meanwhile, and beside the rules that there are now.
+    /// Has BPF steer beside the rules that there are now, and at interfaces that came meanwhile.
     fn look_around(&mut self) {
         let Way::Bpf(steered) = &mut self.way else { return };
-        if let Err(error) = steered.follow_interfaces() {
-            tracing::warn!(%error, "not all interfaces are steered");
-        }
         if let Err(error) = steered.follow_rules() {
             tracing::warn!(%error, "rules of this host that have changed are not followed");
+        }
+        if steered.consults()
+            && self.held.is_none()
+            && self.shared.phase() == Phase::Run
+            && !self.holds_nothing
+            && let Err(error) = hold_from_now_on(steered, &self.shared, &mut self.held)
+        {
+            self.holds_nothing = true;
+            tracing::error!(%error, "new connections pass, as rules of this host cannot be asked");
+        }
+        if let Err(error) = steered.follow_interfaces() {
+            tracing::warn!(%error, "not all interfaces are steered");
         }
     }
 
@@ -226,6 +237,20 @@ impl Relay {
         self.office = None;
         successor.congratulate();
     }
+}
+
+/// Has SYNs held that were not before.
+fn hold_from_now_on(
+    steered: &mut Steered,
+    shared: &Arc<Shared>,
+    held: &mut Option<HeldThread>,
+) -> Result<(), InterceptionError> {
+    if shared.injector.get().is_none() {
+        begin_to_inject(steered, shared)?;
+    }
+    let thread = HeldThread::start(steered.held()?, shared.clone());
+    *held = Some(thread.map_err(InterceptionError::Inject)?);
+    Ok(())
 }
 
 /// What the supervisor waits for.

@@ -26,10 +26,8 @@ impl Worker {
         let held = &self.shared.ends[self.index].held;
         let held = std::mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner));
         for syn in held {
-            let released = match self.confirmations.come_again(syn) {
-                Ok(released) => Some(released),
-                Err(syn) => self.ask_for(syn, Instant::now()),
-            };
+            let released = self.confirmations.come_again(&syn);
+            let released = released.or_else(|| self.ask_for(syn, Instant::now()));
             if let Some(released) = released {
                 self.send_on(released);
             }
@@ -80,9 +78,8 @@ impl Worker {
     /// Sends a held SYN on: to our listener if its server has answered, and else to the server.
     pub(super) fn send_on(&self, Released { syn, confirmed }: Released) {
         let (Some(slot), Some(injector)) = (&self.slot, self.shared.injector.get()) else { return };
-        let sent = slot
-            .release(syn.client, syn.server, confirmed)
-            .and_then(|()| injector.inject(&syn.packet));
+        let sent =
+            slot.release(syn.client, syn.server, confirmed).and_then(|()| injector.inject(&syn));
         if let Err(error) = sent {
             // The client sends it again.
             tracing::debug!(%error, "a held connection could not be sent on");

@@ -1,12 +1,17 @@
 //! The relay on a box that has rules of its own: NAT towards the wide area, a firewall that goes by connection states.
 //! What works without the relay works with it.
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use midspan_sys::netns::Netns;
+use midspan_sys::sysctl;
+use socket2::{Domain, Socket, Type};
 
 use crate::process::{NFTABLES, RelayProcess};
 use crate::steer;
@@ -34,10 +39,21 @@ table inet firewall {
 const UP: usize = 200_000;
 const DOWN: usize = 200_000;
 
+const BPF: &str = "interception = \"bpf\"\n";
+const CONFIRMED: &str = "interception = \"bpf\"\nhandshake = \"confirmed\"\n";
+
 /// Without a relay, and with one by each way of steering that this machine has.
 pub(crate) fn settings() -> Vec<Option<&'static str>> {
-    let bpf = steer::is_possible().then_some("interception = \"bpf\"\n");
-    std::iter::once(None).chain(bpf.map(Some)).chain([Some(NFTABLES)]).collect()
+    const BY_NFTABLES: &str = "interception = \"nftables\"\nforward_rules = \"ignore\"\n";
+    asked().into_iter().chain([Some(BY_NFTABLES)]).collect()
+}
+
+/// The same, as far as it has this host's rules asked.
+fn asked() -> Vec<Option<&'static str>> {
+    match steer::is_possible() {
+        true => vec![None, Some(BPF), Some(CONFIRMED)],
+        false => vec![None],
+    }
 }
 
 pub(crate) fn load(netns: &Netns, rules: &str) {
@@ -229,4 +245,209 @@ fn a_box_without_ipv6_serves_clients_of_ipv4() {
         server.join().unwrap();
         assert_eq!(relay.counts()["accepted"], 2);
     }
+}
+
+/// How a connect ends, told quickly.
+fn attempt(world: &World, to: SocketAddr) -> io::Result<()> {
+    let connect = || {
+        let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
+        socket.connect_timeout(&to.into(), Duration::from_millis(400))?;
+        // With the early handshake the server has not been asked yet.
+        socket.set_read_timeout(Some(Duration::from_millis(400)))?;
+        let mut stream = TcpStream::from(socket);
+        stream.write_all(b"x")?;
+        stream.read_exact(&mut [0])
+    };
+    world.client.run(connect).unwrap()
+}
+
+/// Answers each connection with what it has read, for as long as the test runs; counts them.
+fn echo(world: &World, version: usize) -> (SocketAddr, Arc<AtomicUsize>) {
+    let (listener, address) = world.listen(SERVER[version]);
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counter = seen.clone();
+    thread::spawn(move || {
+        for far in listener.incoming() {
+            let mut far = far.unwrap();
+            counter.fetch_add(1, Ordering::Relaxed);
+            let mut byte = [0];
+            if far.read_exact(&mut byte).is_ok() {
+                let _ = far.write_all(&byte);
+            }
+        }
+    });
+    (address, seen)
+}
+
+/// What a client could not reach without the relay it does not reach with it.
+#[test]
+fn what_rules_do_not_forward_is_not_reached() {
+    for setting in asked() {
+        let Some(world) = World::new() else { return };
+        let ends = [0, 1].map(|version| echo(&world, version));
+        let others = [0, 1].map(|version| echo(&world, version));
+        let rejected = [0, 1].map(|version| echo(&world, version));
+        let rules = |verdict: &str, ports: [u16; 2]| {
+            let [four, six] = ports;
+            format!("tcp dport {{ {four}, {six} }} {verdict};")
+        };
+        let ports = |of: &[(SocketAddr, Arc<AtomicUsize>); 2]| [of[0].0.port(), of[1].0.port()];
+        load(
+            &world.relay,
+            &format!(
+                "table inet firewall {{ chain through {{ type filter hook forward priority filter; {} {} }}; }}",
+                rules("drop", ports(&ends)),
+                rules("reject with tcp reset", ports(&rejected)),
+            ),
+        );
+        let relay = setting.map(|text| RelayProcess::start(&world.relay, text));
+        for version in [0, 1] {
+            let (dropped, seen) = &ends[version];
+            for _ in 0..3 {
+                let error = attempt(&world, *dropped).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::TimedOut, "{setting:?} {error}");
+            }
+            assert_eq!(seen.load(Ordering::Relaxed), 0, "{setting:?}");
+            let (refused, seen) = &rejected[version];
+            let error = attempt(&world, *refused).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "{setting:?} {error}");
+            assert_eq!(seen.load(Ordering::Relaxed), 0, "{setting:?}");
+            for _ in 0..10 {
+                attempt(&world, others[version].0).unwrap();
+            }
+        }
+        if let Some(mut relay) = relay {
+            let counts = relay.until(|counts| counts["active"] == 0);
+            assert_eq!(counts["accepted"], 20, "{setting:?} {counts:?}");
+            // What was found of one connection holds for the next.
+            assert_eq!(counts["consulted"], 2 + 6 + 2, "{setting:?} {counts:?}");
+        }
+    }
+}
+
+/// Rules that come later hold for the next connection, and rules that go no longer.
+#[test]
+fn rules_for_what_is_forwarded_may_change() {
+    for setting in asked().into_iter().flatten() {
+        let Some(world) = World::new() else { return };
+        let (address, seen) = echo(&world, 0);
+        let mut relay = RelayProcess::start(&world.relay, setting);
+        attempt(&world, address).unwrap();
+        let rules = format!(
+            "table inet firewall {{ chain through {{ type filter hook forward priority filter; tcp dport {} drop; }}; }}",
+            address.port()
+        );
+        for round in 1..=2 {
+            load(&world.relay, &rules);
+            until_it(|| attempt(&world, address).is_err());
+            let before = seen.load(Ordering::Relaxed);
+            attempt(&world, address).unwrap_err();
+            assert_eq!(seen.load(Ordering::Relaxed), before, "{setting}");
+            load(&world.relay, "delete table inet firewall\n");
+            until_it(|| attempt(&world, address).is_ok());
+            let accepted = relay.counts()["accepted"];
+            attempt(&world, address).unwrap();
+            assert!(relay.counts()["accepted"] > accepted, "{setting} {round}");
+        }
+    }
+}
+
+fn until_it(mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE);
+    }
+}
+
+/// Rules that give connections another destination (DNAT), or keep them on the box, as captive portals do.
+#[test]
+fn what_rules_send_elsewhere_gets_there() {
+    for setting in asked() {
+        let Some(world) = World::new() else { return };
+        let (address, seen) = echo(&world, 0);
+        let mut ip = Command::new("ip");
+        let ip = ip.args(["route", "add", "default", "via", SERVER[0]]);
+        assert!(world.relay.apply(ip).status().unwrap().success());
+        let portal = world.relay.run(|| TcpListener::bind("0.0.0.0:8888")).unwrap().unwrap();
+        thread::spawn(move || {
+            for mut far in portal.incoming().flatten() {
+                let _ = far.read_exact(&mut [0]).and_then(|()| far.write_all(b"p"));
+            }
+        });
+        load(
+            &world.relay,
+            &format!(
+                "table ip nat {{ chain before {{ type nat hook prerouting priority dstnat; \
+                 ip daddr 203.0.113.7 tcp dport 80 dnat to {address}; \
+                 ip daddr 203.0.113.8 tcp dport 80 redirect to :8888; }}; \
+                 chain after {{ type nat hook postrouting priority srcnat; oifname \"wide\" masquerade; }}; }}"
+            ),
+        );
+        let relay = setting.map(|text| RelayProcess::start(&world.relay, text));
+        for _ in 0..4 {
+            attempt(&world, "203.0.113.7:80".parse().unwrap())
+                .unwrap_or_else(|error| panic!("{setting:?} {error}"));
+            attempt(&world, "203.0.113.8:80".parse().unwrap())
+                .unwrap_or_else(|error| panic!("{setting:?} {error}"));
+            attempt(&world, address).unwrap();
+        }
+        assert_eq!(seen.load(Ordering::Relaxed), 8, "{setting:?}");
+        if let Some(mut relay) = relay {
+            let counts = relay.until(|counts| counts["active"] == 0);
+            assert_eq!(
+                (counts["accepted"], counts["pass_translated"]),
+                (4, 4),
+                "{setting:?} {counts:?}"
+            );
+        }
+    }
+}
+
+/// Where the box takes no packet that comes in by another link than it would send to its source.
+#[test]
+fn strict_reverse_path_filters_let_held_connections_in() {
+    for setting in asked() {
+        let Some(world) = World::new() else { return };
+        let strict = || {
+            for name in ["all", "default", "access", "wide"] {
+                sysctl::set(&format!("net.ipv4.conf.{name}.rp_filter"), "1")?;
+            }
+            Ok::<_, io::Error>(())
+        };
+        world.relay.run(strict).unwrap().unwrap();
+        load(
+            &world.relay,
+            "table inet firewall { chain through { type filter hook forward priority filter; accept; }; }",
+        );
+        let relay = setting.map(|text| RelayProcess::start(&world.relay, text));
+        for version in [0, 1] {
+            let (address, _) = echo(&world, version);
+            for _ in 0..5 {
+                attempt(&world, address).unwrap_or_else(|error| panic!("{setting:?} {error}"));
+            }
+        }
+        if let Some(mut relay) = relay {
+            let counts = relay.until(|counts| counts["active"] == 0);
+            assert_eq!(
+                (counts["accepted"], counts["pass_again"]),
+                (10, 0),
+                "{setting:?} {counts:?}"
+            );
+        }
+    }
+}
+
+/// Rules that nftables cannot ask are not bypassed by it.
+#[test]
+fn nftables_interception_refuses_to_bypass_rules() {
+    let Some(world) = World::new() else { return };
+    load(&world.relay, STATEFUL);
+    let config = "clients = [\"10.0.0.0/8\"]\ninterception = \"nftables\"\n";
+    let start = |text: &str| {
+        let config = text.parse().unwrap();
+        world.relay.run(|| midspan_relay::Relay::start(config).map(drop)).unwrap()
+    };
+    let said = start(config).unwrap_err().to_string();
+    assert!(said.contains("`firewall`") && said.contains("forward_rules"), "{said}");
+    start(&format!("{config}forward_rules = \"ignore\"\n")).unwrap();
 }

@@ -4,6 +4,8 @@
 //! What the program took a packet for is seen in its counts, in what it remembers, and in the mark of
 //! what is to be delivered here.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
@@ -21,7 +23,12 @@ use crate::{Choice, Tally, Verdict};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Read {
     Nothing,
-    Fragment,
+    /// A part of a segment, and whose it is if it is the first and opens no connection.
+    Fragment {
+        of: Id,
+        is_first: bool,
+        connection: Option<Connection>,
+    },
     /// A segment of a connection, and whether it opens it.
     Segment {
         connection: Connection,
@@ -29,6 +36,16 @@ enum Read {
     },
     /// An error about a connection.
     Error(Connection),
+}
+
+/// What fragments of a datagram have in common.
+type Id = (IpAddr, IpAddr, [u8; 4]);
+
+/// Where in its datagram a fragment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Fragment {
+    id: [u8; 4],
+    is_first: bool,
 }
 
 /// From where it comes, and where it goes.
@@ -62,14 +79,18 @@ fn read(frame: &[u8]) -> Option<Read> {
         return None;
     }
     let icmp = if datagram.from.is_ipv4() { ICMP } else { ICMPV6 };
-    if datagram.protocol == icmp && !datagram.fragment {
+    if datagram.protocol == icmp && datagram.fragment.is_none() {
         return read_error(&datagram);
     }
     if datagram.protocol != TCP {
         return None;
     }
-    if datagram.fragment {
-        return Some(Read::Fragment);
+    if let Some(Fragment { id, is_first }) = datagram.fragment {
+        let header = datagram.payload.get(..20).filter(|header| is_first && header[12] >> 4 >= 5);
+        let connection = header.filter(|header| header[13] & 2 == 0);
+        let connection = connection.and_then(|_| read_ports(&datagram));
+        let of = (datagram.from, datagram.to, id);
+        return Some(Read::Fragment { of, is_first: header.is_some(), connection });
     }
     let segment = datagram.payload;
     let connection = read_ports(&datagram)?;
@@ -95,7 +116,7 @@ fn read_error(outer: &Datagram<'_>) -> Option<Read> {
     };
     let quoted = read_datagram(outer.payload.get(8..)?)?;
     let same = quoted.from.is_ipv4() == outer.from.is_ipv4();
-    if !is_error || !same || quoted.protocol != TCP || quoted.fragment {
+    if !is_error || !same || quoted.protocol != TCP || quoted.fragment.is_some() {
         return None;
     }
     let Connection { from, to } = read_ports(&quoted)?;
@@ -113,7 +134,7 @@ fn read_ports(datagram: &Datagram<'_>) -> Option<Connection> {
 struct Datagram<'a> {
     from: IpAddr,
     to: IpAddr,
-    fragment: bool,
+    fragment: Option<Fragment>,
     protocol: u8,
     payload: &'a [u8],
     /// Of the payload, by the header; none if that cannot be.
@@ -133,7 +154,10 @@ fn read_datagram(bytes: &[u8]) -> Option<Datagram<'_>> {
             Some(Datagram {
                 from: address(12),
                 to: address(16),
-                fragment: be16(bytes, 6)? & 0x3fff != 0,
+                fragment: (be16(bytes, 6)? & 0x3fff != 0).then_some(Fragment {
+                    id: [bytes[4], bytes[5], 0, 0],
+                    is_first: be16(bytes, 6)? & 0x1fff == 0,
+                }),
                 protocol: bytes[9],
                 payload: bytes.get(header..).unwrap_or_default(),
                 length: usize::from(be16(bytes, 2)?).checked_sub(header),
@@ -143,14 +167,20 @@ fn read_datagram(bytes: &[u8]) -> Option<Datagram<'_>> {
             let fixed = bytes.get(..40)?;
             let address =
                 |at: usize| IpAddr::from(<[u8; 16]>::try_from(&fixed[at..at + 16]).unwrap());
-            let (mut protocol, mut at, mut fragment) = (bytes[6], 40, false);
+            let (mut protocol, mut at, mut fragment) = (bytes[6], 40, None);
             // Hop-by-hop options, routing, fragment, destination options: five at most.
             for _ in 0..5 {
                 if !matches!(protocol, 0 | 43 | 44 | 60) {
                     break;
                 }
                 let (next, length) = (*bytes.get(at)?, *bytes.get(at + 1)?);
-                fragment |= protocol == 44;
+                if protocol == 44 {
+                    let header: &[u8; 8] = bytes.get(at..)?.first_chunk()?;
+                    fragment = Some(Fragment {
+                        id: *header.last_chunk()?,
+                        is_first: be16(header, 2)? & 0xfff8 == 0,
+                    });
+                }
                 at += if protocol == 44 { 8 } else { 8 * (usize::from(length) + 1) };
                 protocol = next;
             }
@@ -181,6 +211,8 @@ struct Bench {
     tally: Tally,
     openings: MapHandle,
     connections: Vec<Connection>,
+    /// Those in fragments that are of these.
+    datagrams: RefCell<HashSet<Id>>,
     _streams: Vec<TcpStream>,
 }
 
@@ -206,6 +238,7 @@ impl Bench {
             openings: map(&steering.object, "openings")?,
             steering,
             connections,
+            datagrams: RefCell::default(),
             _streams: streams,
         })
     }
@@ -244,7 +277,17 @@ impl Bench {
             .collect();
         let (ours, verdict) = match expected {
             Read::Nothing => (false, None),
-            Read::Fragment => (false, Some(Verdict::Fragment)),
+            Read::Fragment { of, is_first, connection } => {
+                let is_ours = connection.is_some_and(|one| self.connections.contains(&one));
+                let mut datagrams = self.datagrams.borrow_mut();
+                if is_ours {
+                    datagrams.insert(of);
+                }
+                match is_ours || !is_first && datagrams.contains(&of) {
+                    true => (true, Some(Verdict::Steered)),
+                    false => (false, Some(Verdict::Fragment)),
+                }
+            }
             Read::Segment { connection, .. } if self.connections.contains(&connection) => {
                 (true, Some(Verdict::Steered))
             }
@@ -352,7 +395,13 @@ fn shape() -> impl Strategy<Value = Shape> {
         any::<([u8; 16], [u8; 16], u16, u16)>(),
         prop_oneof![Just(0u8), 0..11u8],
         prop_oneof![2 => Just(Vec::new()), 1 => vec(extension, 0..7)],
-        prop_oneof![8 => Just(0u16), 1 => Just(0x4000), 1 => any::<u16>()],
+        prop_oneof![
+            8 => Just(0u16),
+            1 => Just(0x4000),
+            1 => Just(0x2000),
+            1 => Just(0x2001),
+            1 => any::<u16>()
+        ],
         upper,
         prop_oneof![1 => Just(Vec::new()), 1 => vec(damage, 1..3)],
     )
@@ -517,7 +566,7 @@ fn no_packet_is_taken_for_what_it_is_not() {
             let mut look = |frame: &[u8]| -> Result<(), TestCaseError> {
                 let index = match bench.look(frame)? {
                     Read::Nothing => 0,
-                    Read::Fragment => 1,
+                    Read::Fragment { .. } => 1,
                     Read::Segment { opens: None, .. } => 2,
                     Read::Segment { opens: Some(_), .. } => 3,
                     Read::Error(_) => 4,
@@ -525,7 +574,7 @@ fn no_packet_is_taken_for_what_it_is_not() {
                 seen[index] += 1;
                 Ok(())
             };
-            let look = std::cell::RefCell::new(&mut look);
+            let look = RefCell::new(&mut look);
             let shaped = TestRunner::new(config.clone())
                 .run(&shape(), |shape| (look.borrow_mut())(&shape.frame(&bench.connections)));
             shaped.unwrap_or_else(|failure| panic!("{failure}"));

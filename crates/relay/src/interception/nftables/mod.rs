@@ -18,6 +18,7 @@ use midspan_sys::sysctl;
 pub(crate) use legs::Legs;
 
 use super::InterceptionError;
+use super::beside::forbid_forward_rules;
 use super::local_delivery::LocalDelivery;
 use crate::config::{Config, Marks};
 use nft::Nft;
@@ -43,6 +44,7 @@ impl Interception {
     /// When `nft` is missing or refuses, another relay has its rules here, or CAP_NET_ADMIN is
     /// missing. Nothing is left behind then.
     pub fn install(config: &Config) -> Result<Interception, InterceptionError> {
+        forbid_forward_rules(config)?;
         let clients = IpNet::aggregate(&config.clients);
         let mut nft = Nft::start(rules::PROBE).map_err(InterceptionError::Start)?;
         let table = rules::table(&clients, config.port, Marks::of(config));
