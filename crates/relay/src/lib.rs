@@ -34,6 +34,7 @@ mod slab;
 mod socket;
 mod store;
 mod succession;
+mod unix;
 mod watchdog;
 mod worker;
 

@@ -1,14 +1,11 @@
-//! Which packet filter rules the calling thread's network namespace has, and when they change.
+//! Which packet filter rules the calling thread's network namespace has.
 
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 
-/// `NFNLGRP_NFTABLES`
-const NFTABLES_GROUP: u32 = 7;
 /// `NFNL_SUBSYS_NFTABLES` and `NFT_MSG_GETCHAIN`.
 const GET_CHAIN: u16 = 10 << 8 | 4;
 /// `NFTA_CHAIN_TABLE`, `NFTA_CHAIN_HOOK` and `NFTA_CHAIN_TYPE`
@@ -79,49 +76,6 @@ pub fn chains() -> io::Result<Vec<Chain>> {
                 _ => chains.extend(chain(message)),
             }
             rest = behind;
-        }
-    }
-}
-
-/// Tells when rules of nftables change (those of `iptables-nft` are such too).
-#[derive(Debug)]
-pub struct Changes {
-    socket: Socket,
-}
-
-impl Changes {
-    /// Watches the calling thread's namespace.
-    ///
-    /// # Errors
-    /// `EPERM` without CAP_NET_ADMIN.
-    pub fn watch() -> io::Result<Changes> {
-        let mut socket = Socket::new(NETLINK_NETFILTER)?;
-        socket.bind_auto()?;
-        socket.add_membership(NFTABLES_GROUP)?;
-        socket.set_non_blocking(true)?;
-        Ok(Changes { socket })
-    }
-
-    /// Readable when there is something to [take](Changes::take).
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the socket lives as long as what borrows it.
-        #[allow(unsafe_code)]
-        unsafe {
-            BorrowedFd::borrow_raw(self.socket.as_raw_fd())
-        }
-    }
-
-    /// Whether anything has changed since the last call.
-    pub fn take(&mut self) -> bool {
-        let mut changed = false;
-        loop {
-            match self.socket.recv_from_full() {
-                Ok(_) => changed = true,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return changed,
-                // More has changed than could be kept.
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => changed = true,
-                Err(_) => return true,
-            }
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::os::fd::BorrowedFd;
 
 use midspan_steer::Rules;
-use midspan_sys::ruleset::{self, Chain, Changes};
+use midspan_sys::changes::Changes;
+use midspan_sys::ruleset::{self, Chain};
 
 use super::InterceptionError;
 use super::nftables::Legs;
@@ -27,7 +28,7 @@ pub(super) struct Beside {
 impl Beside {
     /// Looks at the rules of the calling thread's network namespace.
     pub(super) fn look(config: &Config) -> Beside {
-        let changes = Changes::watch()
+        let changes = Changes::of_rules()
             .inspect_err(|error| tracing::debug!(%error, "changes of rules are not seen at once"))
             .ok();
         let mut beside = Beside {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::roll::{Gone, Roll};
 use crate::command::Command;
 use crate::shared::{Monitor, Phase};
+use crate::unix::{self, Name};
 
 /// Connections at one time; others wait.
 const CONNECTIONS: usize = 8;
@@ -32,13 +33,6 @@ const REQUEST: u64 = 4096;
 pub(super) struct AdminSocket {
     pub(super) listener: UnixListener,
     pub(super) name: Name,
-}
-
-/// A socket's name in the file system. Dropping this removes it, unless it is another's by now.
-#[derive(Debug)]
-pub(super) struct Name {
-    path: PathBuf,
-    inode: (u64, u64),
 }
 
 impl AdminSocket {
@@ -65,20 +59,7 @@ impl AdminSocket {
         fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
         fs::rename(&new, path)?;
         listener.set_nonblocking(true)?;
-        let name = Name { inode: inode(path)?, path: path.to_owned() };
-        Ok(AdminSocket { listener, name })
-    }
-}
-
-fn inode(path: &Path) -> io::Result<(u64, u64)> {
-    fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
-}
-
-impl Drop for Name {
-    fn drop(&mut self) {
-        if inode(&self.path).is_ok_and(|inode| inode == self.inode) {
-            let _ = fs::remove_file(&self.path);
-        }
+        Ok(AdminSocket { listener, name: Name::of(path)? })
     }
 }
 
@@ -108,7 +89,7 @@ pub(super) async fn serve(listener: tokio::net::UnixListener, monitor: Monitor) 
 async fn converse(mut stream: tokio::net::UnixStream, monitor: Monitor) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     let (read, mut write) = stream.split();
-    if peer != 0 && peer != rustix::process::geteuid().as_raw() {
+    if !unix::is_trusted(peer) {
         let answer =
             Answer::Error(format!("user {peer} may not ask: only root and the relay's own user"));
         return write.write_all(&line(&answer)).await;

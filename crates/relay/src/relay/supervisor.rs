@@ -1,12 +1,13 @@
 //! What a running relay is told, and what it does then: signals, commands, a successor, a worker's end.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use midspan_sys::changes::Changes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -22,7 +23,7 @@ use crate::shared::{Phase, Settings, Shared, lower};
 use crate::succession::{Office, Successor};
 use crate::watchdog::Watchdog;
 
-/// How often the supervisor looks for new interfaces.
+/// How often the supervisor looks for what nothing tells it of.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long workers may take to give up their places; they need a turn of their loops.
 const SLOTS: Duration = Duration::from_secs(1);
@@ -40,53 +41,56 @@ impl Relay {
             flow_limit = self.monitor().flow_limit(),
             "relay ready"
         );
+        let mut surroundings = Surroundings::watch(&self.way);
         let mut give_up = None;
         let mut running = self.workers.len() as u64;
         loop {
             watchdog.feed(&self.shared);
-            match self.wait(signals, give_up, watchdog.due()) {
-                Happened::Signal if give_up.is_none() => give_up = Some(self.begin_to_end()),
-                Happened::Commands(commands) => {
-                    for command in commands {
-                        match command {
-                            Command::Drain(reply) => {
-                                give_up.get_or_insert_with(|| self.begin_to_end());
-                                let _ = reply.send(Ok("draining".into()));
+            for happened in self.wait(signals, &surroundings, give_up, watchdog.due()) {
+                match happened {
+                    Happened::Signal if give_up.is_none() => give_up = Some(self.begin_to_end()),
+                    Happened::Commands(commands) => {
+                        for command in commands {
+                            match command {
+                                Command::Drain(reply) => {
+                                    give_up.get_or_insert_with(|| self.begin_to_end());
+                                    let _ = reply.send(Ok("draining".into()));
+                                }
+                                Command::Reload(reply) => self.reload(Some(reply)),
+                                Command::Apply(prepared, reply) => self.apply(prepared, reply),
                             }
-                            Command::Reload(reply) => self.reload(Some(reply)),
-                            Command::Apply(prepared, reply) => self.apply(prepared, reply),
                         }
                     }
-                }
-                Happened::Successor => {
-                    if let Some(successor) = self.office.as_ref().and_then(Office::successor) {
-                        let flows = self.monitor().snapshot().active;
-                        tracing::info!(flows, "another relay has taken over; draining");
-                        self.retire(successor);
+                    Happened::Successor => {
+                        if let Some(successor) = self.office.as_mut().and_then(Office::successor) {
+                            let flows = self.monitor().snapshot().active;
+                            tracing::info!(flows, "another relay has taken over; draining");
+                            self.retire(successor);
+                        }
                     }
+                    // With its flows a relay that was replaced ends too.
+                    Happened::WorkersEnded(ended)
+                        if self.shared.phase() >= Phase::Retire && ended < running =>
+                    {
+                        running -= ended;
+                    }
+                    Happened::HangUp => self.reload(None),
+                    Happened::RulesLost => {
+                        tracing::error!("the nft process died, and with it the interception rules");
+                        notify(NotifyState::Stopping);
+                        let failed = "the nft process died".to_owned();
+                        self.end()?;
+                        return Err(InterceptionError::Refused(failed).into());
+                    }
+                    // One that ends while draining has done its work; the others may not have.
+                    Happened::WorkersEnded(ended) if give_up.is_some() && ended < running => {
+                        running -= ended;
+                    }
+                    Happened::Signal | Happened::WorkersEnded(_) | Happened::Timeout => {
+                        return self.end();
+                    }
+                    Happened::Changes => self.look_around(&mut surroundings),
                 }
-                // With its flows a relay that was replaced ends too.
-                Happened::WorkersEnded(ended)
-                    if self.shared.phase() >= Phase::Retire && ended < running =>
-                {
-                    running -= ended;
-                }
-                Happened::HangUp => self.reload(None),
-                Happened::RulesLost => {
-                    tracing::error!("the nft process died, and with it the interception rules");
-                    notify(NotifyState::Stopping);
-                    let failed = "the nft process died".to_owned();
-                    self.end()?;
-                    return Err(InterceptionError::Refused(failed).into());
-                }
-                // One that ends while draining has done its work; the others may not have.
-                Happened::WorkersEnded(ended) if give_up.is_some() && ended < running => {
-                    running -= ended;
-                }
-                Happened::Signal | Happened::WorkersEnded(_) | Happened::Timeout => {
-                    return self.end();
-                }
-                Happened::Nothing => self.look_around(),
             }
         }
     }
@@ -146,9 +150,10 @@ impl Relay {
         })
     }
 
-    /// Has BPF steer beside the rules that there are now, and at interfaces that came meanwhile.
-    fn look_around(&mut self) {
+    /// Has BPF steer beside the rules that there are now, and at the interfaces.
+    fn look_around(&mut self, surroundings: &mut Surroundings) {
         let Way::Bpf(steered) = &mut self.way else { return };
+        surroundings.look = Instant::now() + LOOK;
         if let Err(error) = steered.follow_rules() {
             tracing::warn!(%error, "rules of this host that have changed are not followed");
         }
@@ -161,63 +166,81 @@ impl Relay {
             self.holds_nothing = true;
             tracing::error!(%error, "new connections pass, as rules of this host cannot be asked");
         }
-        if let Err(error) = steered.follow_interfaces() {
-            tracing::warn!(%error, "not all interfaces are steered");
-        }
+        surroundings.follow_interfaces(steered);
     }
 
+    /// All that has happened. Who comes to the socket of successors is last: nothing else waits for them.
     fn wait(
         &self,
         signals: &Signals,
+        surroundings: &Surroundings,
         until: Option<Instant>,
         watchdog: Option<Instant>,
-    ) -> Happened {
-        let mut fds = vec![
-            PollFd::new(&signals.stop, PollFlags::IN),
-            PollFd::new(&self.shared.ended, PollFlags::IN),
-            PollFd::new(&signals.hang_up, PollFlags::IN),
-            PollFd::new(&self.shared.commands.given, PollFlags::IN),
+    ) -> Vec<Happened> {
+        let nft = match &self.way {
+            Way::Nftables(interception) => Some(interception.lost()),
+            _ => None,
+        };
+        let (interfaces, rules) = match &self.way {
+            Way::Bpf(steered) => (surroundings.interfaces(), steered.rules_changed()),
+            _ => (None, None),
+        };
+        let office = self.office.as_ref().map(Office::fd);
+        let watched = [
+            Some(signals.stop.as_fd()),
+            Some(self.shared.ended.as_fd()),
+            Some(signals.hang_up.as_fd()),
+            Some(self.shared.commands.given.as_fd()),
+            nft,
+            interfaces,
+            rules,
+            office,
         ];
-        if let Some(office) = &self.office {
-            fds.push(PollFd::from_borrowed_fd(office.fd(), PollFlags::IN));
-        }
-        match &self.way {
-            Way::Nftables(interception) => {
-                fds.push(PollFd::from_borrowed_fd(interception.lost(), PollFlags::IN));
-            }
-            Way::Bpf(steered) => fds.extend(
-                steered.rules_changed().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-            ),
-            Way::Foreign => {}
-        }
-        let look = matches!(self.way, Way::Bpf(_)).then_some(LOOK);
+        let mut fds: Vec<_> = watched
+            .iter()
+            .flatten()
+            .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .collect();
+        let look = matches!(self.way, Way::Bpf(_)).then_some(surroundings.look);
         let now = Instant::now();
-        let [left, feed] =
-            [until, watchdog].map(|due| due.map(|due| due.saturating_duration_since(now)));
-        let timeout = [look, left, feed].into_iter().flatten().min();
+        let due = [look, until, watchdog].into_iter().flatten().min();
+        let timeout = due.map(|due| due.saturating_duration_since(now));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(0) if until.is_none_or(|until| Instant::now() < until) => Happened::Nothing,
-            Ok(0) => Happened::Timeout,
-            Ok(_) if !fds[0].revents().is_empty() => {
-                take(&signals.stop);
-                Happened::Signal
-            }
-            Ok(_) if !fds[1].revents().is_empty() => {
-                Happened::WorkersEnded(lower(&self.shared.ended))
-            }
-            Ok(_) if !fds[2].revents().is_empty() => {
-                take(&signals.hang_up);
-                Happened::HangUp
-            }
-            Ok(_) if !fds[3].revents().is_empty() => {
-                Happened::Commands(self.shared.commands.take())
-            }
-            Ok(_) if self.office.is_some() && !fds[4].revents().is_empty() => Happened::Successor,
-            Ok(_) if matches!(self.way, Way::Bpf(_)) => Happened::Nothing,
-            Ok(_) => Happened::RulesLost,
-            Err(_) => Happened::Nothing,
+        // Interrupted: nothing has.
+        let _ = poll(&mut fds, timeout.as_ref());
+        let mut polled = fds.iter().map(|fd| !fd.revents().is_empty());
+        let [stop, ended, hang_up, given, nft, interfaces, rules, office] =
+            watched.map(|fd| fd.is_some() && polled.next() == Some(true));
+        let now = Instant::now();
+        let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
+        let mut happened = Vec::new();
+        if stop {
+            take(&signals.stop);
+            happened.push(Happened::Signal);
         }
+        if ended {
+            happened.push(Happened::WorkersEnded(lower(&self.shared.ended)));
+        }
+        if hang_up {
+            take(&signals.hang_up);
+            happened.push(Happened::HangUp);
+        }
+        if given {
+            happened.push(Happened::Commands(self.shared.commands.take()));
+        }
+        if nft {
+            happened.push(Happened::RulesLost);
+        }
+        if interfaces || rules || is_due(look) {
+            happened.push(Happened::Changes);
+        }
+        if is_due(until) {
+            happened.push(Happened::Timeout);
+        }
+        if office {
+            happened.push(Happened::Successor);
+        }
+        happened
     }
 
     /// Leaves everything but the open flows to a relay that has taken over.
@@ -260,9 +283,54 @@ enum Happened {
     Commands(Vec<Command>),
     WorkersEnded(u64),
     RulesLost,
+    Changes,
     Successor,
     Timeout,
-    Nothing,
+}
+
+/// Interfaces and others' rules of this host, where BPF steers.
+struct Surroundings {
+    interfaces: Option<Changes>,
+    /// Not all interfaces are known to be steered, and that this failed was said.
+    is_behind: bool,
+    complained: bool,
+    /// When to look without being told: rules of `iptables-legacy` tell nothing.
+    look: Instant,
+}
+
+impl Surroundings {
+    fn watch(way: &Way) -> Surroundings {
+        let is_bpf = matches!(way, Way::Bpf(_));
+        let interfaces = is_bpf.then(Changes::of_interfaces).and_then(|changes| {
+            changes
+                .inspect_err(
+                    |error| tracing::debug!(%error, "changes of interfaces are not seen at once"),
+                )
+                .ok()
+        });
+        // What came before it was watched is looked for at once.
+        Surroundings { interfaces, is_behind: true, complained: false, look: Instant::now() }
+    }
+
+    /// Readable when interfaces change.
+    fn interfaces(&self) -> Option<BorrowedFd<'_>> {
+        self.interfaces.as_ref().map(Changes::fd)
+    }
+
+    /// Has BPF steer at the interfaces that there are now, if they have changed.
+    fn follow_interfaces(&mut self, steered: &mut Steered) {
+        if !self.interfaces.as_mut().is_none_or(Changes::take) && !self.is_behind {
+            return;
+        }
+        let followed = steered.follow_interfaces();
+        self.is_behind = followed.is_err();
+        self.complained &= self.is_behind;
+        if let Err(error) = followed
+            && !std::mem::replace(&mut self.complained, true)
+        {
+            tracing::warn!(%error, "not all interfaces are steered");
+        }
+    }
 }
 
 /// Signals, each a byte to read.

@@ -1,20 +1,25 @@
 //! One relay takes over from another, or from what one that died has left.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use midspan_sys::netlink::Netlink;
 use midspan_sys::netns::Netns;
 use rustix::process::Signal;
 
 use crate::process::RelayProcess;
 use crate::steer::{exchange, start};
-use crate::world::{PATIENCE, SERVER, World, skip};
+use crate::world::{PATIENCE, SERVER, World, await_link, connect, ip, route, skip, up};
 
 const PIN: &str = "interception = \"bpf\"\npin = true\n";
 
@@ -136,6 +141,83 @@ fn what_cannot_be_replaced_is_said_to_be_so() {
     assert!(refused.unwrap_err().to_string().contains("cannot be replaced"));
     let (mut near, mut far) = world.pair(SERVER[0]);
     exchange(&mut near, &mut far);
+}
+
+#[test]
+fn a_name_that_somebody_has_bound_keeps_no_relay_away() {
+    let Some(world) = World::new() else { return };
+    let bind = |name| UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?);
+    let _taken = world.relay.run(|| bind("midspan-relay")).unwrap().unwrap();
+    let config = crate::process::CLIENTS.parse().unwrap();
+    let relay = world.relay.run(|| midspan_relay::Relay::start(config).map(drop)).unwrap();
+    assert!(relay.is_ok(), "{}", relay.unwrap_err());
+}
+
+#[test]
+fn who_floods_the_socket_of_successors_delays_no_interface() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "") else { return };
+    let socket = format!("/run/midspan/net-{}.sock", world.relay.inode().unwrap());
+    let (stop, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut silent = VecDeque::new();
+            while !stop.load(Ordering::Relaxed)
+                && let Ok(stream) = UnixStream::connect(&socket)
+            {
+                count.fetch_add(1, Ordering::Relaxed);
+                silent.push_back(stream);
+                if silent.len() > 50 {
+                    silent.pop_front();
+                }
+            }
+        });
+        let _end = Stop(&stop);
+        while count.load(Ordering::Relaxed) < 50 {
+            thread::yield_now();
+        }
+        let before = relay.counts()["accepted"];
+        late_interface(&world, || relay.counts()["accepted"] > before);
+        // It was not over before.
+        let during = count.load(Ordering::Relaxed);
+        relay.until(|_| count.load(Ordering::Relaxed) > during);
+    });
+}
+
+/// Ends what goes on until then, in whatever way the test goes.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Gives the box an interface, and connects by it until `is_split`.
+pub(crate) fn late_interface(world: &World, mut is_split: impl FnMut() -> bool) {
+    let late = Netns::create().unwrap();
+    world
+        .relay
+        .run(|| {
+            let mut netlink = Netlink::open().unwrap();
+            netlink.add_veth("late", "late-peer", late.as_fd()).unwrap();
+            up(&mut netlink, "late", &["10.9.0.1"]).unwrap();
+        })
+        .unwrap();
+    late.run(|| {
+        let mut netlink = Netlink::open().unwrap();
+        let link = up(&mut netlink, "late-peer", &["10.9.0.2"]).unwrap();
+        route(&mut netlink, "0.0.0.0", 0, link, Some("10.9.0.1")).unwrap();
+        await_link("10.9.0.1");
+    })
+    .unwrap();
+    let (listener, address) = world.listen(SERVER[0]);
+    let start = Instant::now();
+    while !is_split() {
+        assert!(start.elapsed() < PATIENCE, "the interface is not steered");
+        drop(late.run(|| connect((ip("10.9.0.2"), 0).into(), address)).unwrap().unwrap());
+        drop(listener.accept().unwrap());
+    }
 }
 
 /// Answers each connection with what it sent, whole, and ends.

@@ -1,16 +1,14 @@
 //! The relay as a service: the privileges that it keeps, and what it tells systemd.
 
 use std::fs;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use midspan_observe::admin::{Answer, Request};
-use midspan_sys::netlink::Netlink;
-use midspan_sys::netns::Netns;
 
 use crate::admin::start;
 use crate::process::RelayProcess;
-use crate::world::{CLIENT, PATIENCE, SERVER, World, await_link, connect, ip, route, up};
+use crate::replace::late_interface;
+use crate::world::{CLIENT, PATIENCE, SERVER, World, ip};
 
 const NET_BIND_SERVICE: u64 = 1 << 10;
 const NET_ADMIN: u64 = 1 << 12;
@@ -73,28 +71,7 @@ fn a_relay_keeps_the_privileges_that_it_needs_and_needs_no_others() {
     drop(near);
     assert_eq!(relay.until(|counts| counts["active"] == 0)["accepted"], 1);
     // An interface that comes later is steered too.
-    let late = Netns::create().unwrap();
-    world
-        .relay
-        .run(|| {
-            let mut netlink = Netlink::open().unwrap();
-            netlink.add_veth("late", "late-peer", late.as_fd()).unwrap();
-            up(&mut netlink, "late", &["10.9.0.1"]).unwrap();
-        })
-        .unwrap();
-    late.run(|| {
-        let mut netlink = Netlink::open().unwrap();
-        let link = up(&mut netlink, "late-peer", &["10.9.0.2"]).unwrap();
-        route(&mut netlink, "0.0.0.0", 0, link, Some("10.9.0.1")).unwrap();
-        await_link("10.9.0.1");
-    })
-    .unwrap();
-    relay.until(|counts| {
-        let from = std::net::SocketAddr::new(ip("10.9.0.2"), 0);
-        drop(late.run(|| connect(from, server.1)).unwrap().unwrap());
-        drop(server.0.accept().unwrap());
-        counts["accepted"] > 1
-    });
+    late_interface(&world, || relay.counts()["accepted"] > 1);
     // A policy is changed, and a file opened.
     let socket = folder.path().join("relay.sock");
     relay.rewrite(&format!(
