@@ -49,6 +49,8 @@ const LINE: &[u8] = b"PROXY ";
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// Signature, version and command, family, and length of what follows.
 const FIXED: usize = 16;
+/// PP2_TYPE_CRC32C
+const CRC32C: u8 = 0x03;
 
 /// Reads the header at the beginning of what a connection has sent so far; none if that is only a
 /// part, which is so for less than [`LONGEST`] bytes.
@@ -128,12 +130,51 @@ fn parse_binary(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     let Some(told) = bytes.get(FIXED..length) else {
         return Ok(None);
     };
+    let addresses = match (command, family) {
+        (PROXY, 1) => Some(12),
+        (PROXY, 2) => Some(36),
+        (PROXY, 3) => Some(216),
+        _ => None,
+    };
+    if let Some(tlvs) = addresses.and_then(|addresses| told.get(addresses..)) {
+        check_tlvs(&bytes[..length], length - tlvs.len()).ok_or(Malformed)?;
+    }
     let ends = match (command, family, protocol) {
         (PROXY, 1, STREAM) => Some(ends::<4>(told).ok_or(Malformed)?),
         (PROXY, 2, STREAM) => Some(ends::<16>(told).ok_or(Malformed)?),
         _ => None,
     };
     Ok(Some(Header { length, ends }))
+}
+
+/// Section 2.2: what begins at `at` of a header are TLVs up to its end, and a checksum among them (section
+/// 2.2.3) is the header's. Other TLVs are skipped.
+fn check_tlvs(header: &[u8], mut at: usize) -> Option<()> {
+    let mut is_summed = false;
+    while at < header.len() {
+        let (&[kind, high, low], _) = header[at..].split_first_chunk()?;
+        let value = at + 3..at + 3 + usize::from(u16::from_be_bytes([high, low]));
+        at = value.end;
+        let told = header.get(value.clone())?;
+        if kind == CRC32C {
+            let told = u32::from_be_bytes(told.try_into().ok()?);
+            let zeroed = header.iter().enumerate();
+            let zeroed = zeroed.map(|(at, byte)| if value.contains(&at) { 0 } else { *byte });
+            if std::mem::replace(&mut is_summed, true) || crc32c(zeroed) != told {
+                return None;
+            }
+        }
+    }
+    Some(())
+}
+
+/// RFC 4960, appendix B.
+fn crc32c(bytes: impl Iterator<Item = u8>) -> u32 {
+    /// Castagnoli's, bits reversed.
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    !bytes.fold(!0, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(byte), |sum, _| (sum >> 1) ^ (POLYNOMIAL * (sum & 1)))
+    })
 }
 
 /// Addresses of `N` bytes, and ports; what follows is skipped.
@@ -278,8 +319,9 @@ mod tests {
         let told = [10, 0, 0, 1, 10, 0, 0, 2, 0xdc, 4, 1, 0xbb];
         let ends = of("10.0.0.1:56324", "10.0.0.2:443");
         assert_eq!(whole(&binary(0x21, 0x11, &told)), ends);
-        // With a TLV behind it, whatever that says.
-        assert_eq!(whole(&binary(0x21, 0x11, &[&told[..], &[4, 0, 200, 1]].concat())), ends);
+        // With TLVs behind it, whatever they say.
+        let tlvs = [&told[..], &[4, 0, 1, 9], &[0xe0, 0, 0], &[2, 0, 2, b'a', b'b']].concat();
+        assert_eq!(whole(&binary(0x21, 0x11, &tlvs)), ends);
         let mut told = [0; 36];
         (told[15], told[31], told[33], told[35]) = (1, 2, 3, 4);
         assert_eq!(whole(&binary(0x21, 0x21, &told)), of("[::1]:3", "[::2]:4"));
@@ -313,6 +355,62 @@ mod tests {
         // As soon as it can be seen, so that the sender may notice.
         assert_eq!(parse(b"\r\n\r\n\0\r\nQUIT\n\x22"), Err(Malformed));
         assert_eq!(parse(b"\r\n\r\r"), Err(Malformed));
+    }
+
+    /// A header with these TLVs behind a checksum of its own, which is off by `damage`.
+    fn summed(ends: Ends, tlvs: &[u8], damage: u32) -> Vec<u8> {
+        let mut header = ends.header(ProxyVersion::V2).to_vec();
+        header.extend([CRC32C, 0, 4]);
+        let at = header.len();
+        header.extend([0; 4]);
+        header.extend(tlvs);
+        let length = (header.len() - FIXED) as u16;
+        header[FIXED - 2..FIXED].copy_from_slice(&length.to_be_bytes());
+        let sum = crc32c(header.iter().copied()) ^ damage;
+        header[at..at + 4].copy_from_slice(&sum.to_be_bytes());
+        header
+    }
+
+    #[test]
+    fn refuses_tlvs_that_do_not_fill_the_header() {
+        let told = [10, 0, 0, 1, 10, 0, 0, 2, 0xdc, 4, 1, 0xbb];
+        for tlvs in [
+            &[4][..],
+            &[4, 0],
+            &[4, 0, 1],
+            &[4, 0, 200, 1],
+            &[4, 0, 1, 9, 4],
+            &[4, 0, 0, 0x20, 0xff, 0xff],
+            // A checksum of another length.
+            &[CRC32C, 0, 0],
+            &[CRC32C, 0, 3, 0, 0, 0],
+            &[CRC32C, 0, 5, 0, 0, 0, 0, 0],
+        ] {
+            for (kind, addresses) in [(0x11, 12), (0x12, 12), (0x21, 36), (0x31, 216)] {
+                let told: Vec<u8> = told.iter().copied().cycle().take(addresses).collect();
+                let header = binary(0x21, kind, &[&told, tlvs].concat());
+                assert_eq!(parse(&header), Err(Malformed), "{kind:#x} {tlvs:?}");
+                // Not before it is there.
+                assert_eq!(parse(&header[..header.len() - 1]), Ok(None));
+            }
+            // Ignored, family and all; and of these it is not said where TLVs begin.
+            assert_eq!(whole(&binary(0x20, 0x11, &[&told, tlvs].concat())), None);
+            assert_eq!(whole(&binary(0x21, 0x00, tlvs)), None);
+        }
+    }
+
+    #[test]
+    fn a_checksum_is_that_of_the_header() {
+        // RFC 3720, appendix B.4.
+        assert_eq!(crc32c([0; 32].into_iter()), 0x8a91_36aa);
+        assert_eq!(crc32c(0..32), 0x46dd_794e);
+        let ends = of("192.0.2.1:50000", "192.0.2.2:443").unwrap();
+        let header = summed(ends, &[4, 0, 1, 9], 0);
+        assert_eq!(whole(&header), Some(ends));
+        assert_eq!(parse(&summed(ends, &[4, 0, 1, 9], 1)), Err(Malformed));
+        // There is one at most.
+        let second = summed(ends, &[CRC32C, 0, 4, 0, 0, 0, 0], 0);
+        assert_eq!(parse(&second), Err(Malformed));
     }
 
     fn any_ends() -> impl Strategy<Value = Ends> {
@@ -353,6 +451,32 @@ mod tests {
             for part in 0..header.len() {
                 prop_assert_eq!(parse(&header[..part]), Ok(None));
             }
+        }
+
+        /// TLVs that fill the header are taken, and with a checksum no damage of one is.
+        #[test]
+        fn checksums_tell_damage(
+            ends in any_ends(),
+            tlvs in prop::collection::vec(
+                (any::<u8>(), prop::collection::vec(any::<u8>(), 0..20)), 0..5
+            ),
+            damage in (any::<prop::sample::Index>(), 1..=u8::MAX),
+        ) {
+            let tlvs: Vec<u8> = tlvs
+                .into_iter()
+                .filter(|&(kind, _)| kind != CRC32C)
+                .flat_map(|(kind, value)| [vec![kind, 0, value.len() as u8], value].concat())
+                .collect();
+            let mut header = summed(ends, &tlvs, 0);
+            prop_assert_eq!(whole(&header), Some(ends));
+            let (index, by) = damage;
+            // What is before the addresses, or makes the checksum another TLV, is another header.
+            let addresses = if ends.client.is_ipv4() { 12 } else { 36 };
+            let sum = FIXED + addresses..FIXED + addresses + 3;
+            let index = FIXED + index.index(header.len() - FIXED);
+            prop_assume!(!sum.contains(&index));
+            header[index] ^= by;
+            prop_assert_eq!(parse(&header), Err(Malformed));
         }
 
         /// Of a damaged header, byte by byte as it comes in: it is refused for good or taken, within the
