@@ -163,6 +163,11 @@ impl Board {
         self.known.remove(&ue).is_some()
     }
 
+    /// What holds for `ue`, or did.
+    pub fn get(&self, ue: IpAddr) -> Option<&Entry> {
+        self.known.get(&ue).map(|known| &known.entry)
+    }
+
     /// All, by address.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.known.values().map(|known| &known.entry)

@@ -39,7 +39,7 @@ impl Default for Limits {
             ues: 20_000,
             registrations: 50_000,
             registrations_per_session: 20_000,
-            stale: Span::from_millis(200),
+            stale: Span::from_millis(600),
         }
     }
 }
@@ -312,7 +312,7 @@ impl<B: Basis> Registry<B> {
             ue.known = Some((source, UeEstimator::new(self.estimator)));
         }
         let (_, estimator) = ue.known.as_mut()?;
-        let clip = estimator.observe(reading);
+        let clip = estimator.observe(reading, now);
         match clip {
             Some(Clip::Ceiling) => self.counts.clipped_ceiling += 1,
             Some(Clip::Jump) => self.counts.clipped_jump += 1,

@@ -86,7 +86,7 @@ pub struct AgentConfig {
     #[serde(default = "period")]
     pub period: Span,
     /// After how long without feedback senders go as their base control does. Absent: three and a
-    /// half periods.
+    /// half periods, and at least [`SHORTEST_TIMEOUT`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
     /// More bandwidth than this is not believed of any UE.
@@ -168,6 +168,15 @@ fn period() -> Span {
     Span::from_millis(50)
 }
 
+/// What a timeout is at least where none is configured: base stations write their reports out in clumps
+/// of 300 ms and more, and until the next clump the newest measurement holds.
+pub const SHORTEST_TIMEOUT: Span = Span::from_millis(600);
+
+/// The timeout where none is configured.
+pub(crate) fn timeout(period: Span) -> Span {
+    (period * 7 / 2).max(SHORTEST_TIMEOUT)
+}
+
 fn standing_queue() -> Span {
     Target::default().standing_queue
 }
@@ -213,7 +222,7 @@ impl AgentConfig {
 
     /// After how long without feedback senders go as their base control does.
     pub fn timeout(&self) -> Span {
-        self.timeout.unwrap_or(self.period * 7 / 2)
+        self.timeout.unwrap_or_else(|| timeout(self.period))
     }
 
     /// What is wanted of the links that this host sends over.
@@ -443,7 +452,7 @@ trust = { stall = "500 ms" }
             )
         };
         let config = load(&text(""), AgentConfig::load).unwrap();
-        assert_eq!(config.timeout(), Span::from_millis(175));
+        assert_eq!(config.timeout(), SHORTEST_TIMEOUT);
         assert_eq!(config.daemons[0].certified_name(), "192.0.2.1");
         let refusal = |more: &str| load(&text(more), AgentConfig::load).unwrap_err();
         assert!(refusal("period = \"5 ms\"").contains("`period` must be"));

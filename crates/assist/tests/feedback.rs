@@ -5,10 +5,10 @@ mod common;
 
 use std::net::{TcpListener, TcpStream};
 
-use common::{Network, PERIOD, bandwidth, count, is_fresh, report, start, ue, until, until_doing};
+use common::{Network, bandwidth, count, is_fresh, report, start, ue, until, until_doing};
 use midspan_assist::agent::Agent;
 use midspan_assist::agent::Memory;
-use midspan_assist::config::FlowsFrom;
+use midspan_assist::config::{FlowsFrom, SHORTEST_TIMEOUT};
 use midspan_units::{Rate, Span};
 
 #[test]
@@ -21,7 +21,7 @@ fn a_measurement_reaches_the_senders() {
     assert_eq!(entry.bandwidth, Rate::from_bps(12_000_000));
     // 10 ms of network as configured, 1 ms of transmission each way, 2 ms to the edge.
     assert_eq!(entry.min_rtt, Span::from_millis(10 + 1 + 1 + 2));
-    assert_eq!(timeout, PERIOD * 7 / 2);
+    assert_eq!(timeout, SHORTEST_TIMEOUT);
     // Nobody has measured the other.
     assert_eq!(memory.get(ue(3)), None);
     until("a link's status", || agent.status().daemons[0].registered == 2);

@@ -35,7 +35,8 @@ fn real_links_are_believed() {
             now += window;
             let rate = trace.rate(index);
             let link = LinkReading { capacity: Some(rate), ..LinkReading::default() };
-            clipped += u64::from(ue.observe(&Reading::passed(now, window, link, link)).is_some());
+            clipped +=
+                u64::from(ue.observe(&Reading::passed(now, window, link, link), now).is_some());
             if let Some(estimate) = ue.estimate(None) {
                 assert!(estimate.bandwidth >= Rate::of(1500, window));
                 told += estimate.bandwidth.as_bps();

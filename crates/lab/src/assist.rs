@@ -213,6 +213,8 @@ fn agent_config(spec: &CellSpec, assist: &Assist, folder: &Path) -> AgentConfig 
         ues: vec![IpAddr::from(UE.v4).into()],
         always: true,
         period: assist.period,
+        // As in the simulator: what is measured here comes each period.
+        timeout: Some(assist.period * 7 / 2),
         distance,
         flows: FlowsFrom::Counted,
         standing_queue: assist.standing_queue,

@@ -47,7 +47,7 @@ fn settings_are_checked_and_printed_in_full() {
     assert!(output.status.success(), "{output:?}");
     // With the defaults of what was not said, and fit to be read again.
     let printed = text(&output.stdout);
-    assert!(printed.contains("basis = \"causal\"") && printed.contains("stale = \"200 ms\""));
+    assert!(printed.contains("basis = \"causal\"") && printed.contains("stale = \"600 ms\""));
     fs::write(&daemon, &printed).unwrap();
     assert_eq!(text(&run("serve", &daemon).stdout), printed);
     let agent = files.agent("period = \"100 ms\"", "192.0.2.1:49460");

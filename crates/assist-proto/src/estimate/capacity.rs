@@ -147,7 +147,7 @@ impl Capacity {
         Capacity { config, per_block: None, flight: Flight::new(config.flight), held: None }
     }
 
-    /// What is known after the window of length `window` that ended `at`.
+    /// What is known from `at` on, when a window of length `window` was reported.
     pub fn observe(&mut self, at: Time, window: Span, link: &LinkReading) -> Option<Known> {
         let waits = link.backlog.is_some_and(|backlog| backlog >= self.config.backlog);
         let known = |rate, evidence| Some(Known { rate, evidence });

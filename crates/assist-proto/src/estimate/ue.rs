@@ -63,12 +63,13 @@ impl<B: Basis> UeEstimator<B> {
         }
     }
 
-    /// Takes a reading in. Answers why it was clipped, if it was.
-    pub fn observe(&mut self, reading: &Reading<B>) -> Option<Clip> {
+    /// Takes a reading in that came `now`; what it leads to is told from now on. Answers why it was
+    /// clipped, if it was.
+    pub fn observe(&mut self, reading: &Reading<B>, now: Time) -> Option<Clip> {
         let Reading { at, window, .. } = *reading;
         self.backlog = reading.downlink.backlog.or(reading.downlink.unacknowledged);
-        let uplink = self.uplink.observe(at, window, &reading.uplink).map(|known| known.rate);
-        let Some(known) = self.downlink.observe(at, window, &reading.downlink) else {
+        let uplink = self.uplink.observe(now, window, &reading.uplink).map(|known| known.rate);
+        let Some(known) = self.downlink.observe(now, window, &reading.downlink) else {
             self.latest = None;
             return None;
         };
@@ -133,7 +134,7 @@ mod tests {
     fn bandwidth_and_min_rtt_come_out_of_rates() {
         let mut ue = estimator();
         assert_eq!(ue.estimate(None), None);
-        assert_eq!(ue.observe(&told(Time::ZERO, 12_000_000, 6_000_000)), None);
+        assert_eq!(ue.observe(&told(Time::ZERO, 12_000_000, 6_000_000), Time::ZERO), None);
         let estimate = ue.estimate(None).unwrap();
         assert_eq!(estimate.bandwidth, Rate::from_bps(12_000_000));
         assert_eq!(estimate.min_rtt, Span::from_millis(10 + 1 + 2));
@@ -145,9 +146,9 @@ mod tests {
     #[test]
     fn a_window_of_nothing_is_one_packet_and_keeps_the_last_transmission_time() {
         let mut ue = estimator();
-        ue.observe(&told(Time::ZERO, 12_000_000, 6_000_000));
+        ue.observe(&told(Time::ZERO, 12_000_000, 6_000_000), Time::ZERO);
         let before = ue.estimate(None).unwrap();
-        ue.observe(&told(Time::ZERO + WINDOW, 0, 0));
+        ue.observe(&told(Time::ZERO + WINDOW, 0, 0), Time::ZERO + WINDOW);
         let closed = ue.estimate(None).unwrap();
         assert_eq!(closed.bandwidth, Rate::of(1500, WINDOW));
         assert_eq!(closed.min_rtt, before.min_rtt);
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn before_anything_was_carried_nothing_is_told() {
         let mut ue = estimator();
-        ue.observe(&told(Time::ZERO, 0, 0));
+        ue.observe(&told(Time::ZERO, 0, 0), Time::ZERO);
         assert_eq!(ue.estimate(None), None);
     }
 
@@ -170,7 +171,7 @@ mod tests {
         };
         let mut ue = UeEstimator::<Oracle>::new(config);
         let rate = Rate::from_bps(1_200_000);
-        ue.observe(&Reading::coming(Time::ZERO, WINDOW, rate, rate));
+        ue.observe(&Reading::coming(Time::ZERO, WINDOW, rate, rate), Time::ZERO);
         let estimate = ue.estimate(None).unwrap();
         assert_eq!((estimate.bandwidth, estimate.min_rtt), (rate, Span::from_millis(20)));
     }
@@ -184,7 +185,7 @@ mod tests {
             let mut now = Time::ZERO;
             for (down, up, millis) in reports {
                 now += Span::from_millis(millis);
-                ue.observe(&told(now, down, up));
+                ue.observe(&told(now, down, up), now);
                 if let Some(estimate) = ue.estimate(None) {
                     prop_assert!(estimate.bandwidth >= Rate::of(1500, WINDOW));
                     prop_assert!(estimate.bandwidth <= Bounds::default().ceiling);

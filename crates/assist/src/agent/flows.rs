@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use midspan_sys::sockdiag::{TcpSocket, tcp_sockets};
 
+use super::legs::ASSISTED;
+
 /// How long after it last moved something a flow still shares its link.
 const BUSY_MS: u32 = 1_000;
 
@@ -15,6 +17,8 @@ const BUSY_MS: u32 = 1_000;
 pub(super) struct Flows {
     /// UEs that there is a connection with, and how many of them are sending or have lately.
     pub(super) to: BTreeMap<IpAddr, u32>,
+    /// Of those, the ones whose congestion control goes by feedback.
+    pub(super) assisted: BTreeMap<IpAddr, u32>,
     /// This host's connections that are receiving or have lately, by inode.
     pub(super) receiving: BTreeSet<u32>,
 }
@@ -32,6 +36,9 @@ impl Flows {
             if ues.iter().any(|prefix| prefix.contains(&remote)) {
                 let sending = socket.info.unacked > 0 || socket.info.last_data_sent < BUSY_MS;
                 *flows.to.entry(remote).or_default() += u32::from(sending);
+                if ASSISTED.contains(&socket.congestion_control.as_str()) {
+                    *flows.assisted.entry(remote).or_default() += 1;
+                }
             }
             if me == Some(local) && socket.info.last_data_recv < BUSY_MS {
                 flows.receiving.insert(socket.inode);

@@ -3,6 +3,7 @@
 //! a connection or an agent that is lost means the base control, and nothing else.
 
 mod flows;
+mod legs;
 mod link;
 mod regulate;
 mod sink;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use legs::Legs;
 pub use link::LinkStatus;
 pub use sink::{FeedbackMap, Memory, Sink};
 
@@ -29,6 +31,7 @@ use crate::control::{Control, Request};
 use crate::daemon::{Error, runtime};
 use crate::tls::{Audit, AuditCounts};
 use flows::Flows;
+use legs::Watch;
 use link::{Link, Wanted};
 use regulate::Regulator;
 
@@ -52,6 +55,14 @@ pub struct AgentStatus {
     pub written: u64,
     /// Entries that could not be written.
     pub write_errors: u64,
+    /// The legs that go by feedback, UE by UE.
+    pub legs: Vec<Legs>,
+    /// For how long such legs have been watched, all that were.
+    pub watched: Span,
+    /// For how much of it they had no feedback that held.
+    pub fallback: Span,
+    /// Times that they had none for a second.
+    pub alarms: u64,
 }
 
 /// What the congestion controls are told of one UE.
@@ -84,6 +95,7 @@ struct State {
     links: Vec<LinkStatus>,
     written: u64,
     write_errors: u64,
+    watch: Watch,
 }
 
 impl Shared {
@@ -119,6 +131,15 @@ impl State {
                 }
                 self.write_errors += 1;
             }
+        }
+    }
+
+    /// Sees whether the legs that go by feedback have some.
+    fn watch(&mut self, assisted: &BTreeMap<IpAddr, u32>, now: Time) {
+        let holds = |ue| self.board.get(ue).is_some_and(|it| now.since(it.measured) < self.timeout);
+        for ue in self.watch.look(now, assisted, holds) {
+            let legs = assisted.get(&ue);
+            tracing::warn!(%ue, legs, "no feedback for a second: they go as their base control does");
         }
     }
 
@@ -228,6 +249,7 @@ impl Prepared {
             links: config.daemons.iter().map(status).collect(),
             written: 0,
             write_errors: 0,
+            watch: Watch::default(),
         })))
     }
 
@@ -312,6 +334,7 @@ impl Prepared {
         ues.extend(self.config.regulate);
         let receiving = u16::try_from(flows.receiving.len()).unwrap_or(u16::MAX);
         let reported = self.config.report.map(|me| (me, receiving));
+        self.shared.lock().watch(&flows.assisted, now);
         if self.config.flows == FlowsFrom::Counted {
             self.shared.lock().count(flows.to.clone(), now);
         }
@@ -350,7 +373,12 @@ fn status(shared: &Shared, audit: &Audit) -> AgentStatus {
         age: now.since(entry.measured),
         timed_out: now.since(entry.measured) >= state.timeout,
     };
+    let (watched, fallback, alarms) = state.watch.totals();
     AgentStatus {
+        legs: state.watch.legs(),
+        watched,
+        fallback,
+        alarms,
         daemons: state.links.clone(),
         ues: state.board.entries().map(ue).collect(),
         audit: audit.counts(),

@@ -22,6 +22,7 @@ pub(super) struct Source {
     map_changed: Option<SystemTime>,
     counts: SourceCounts,
     last_fault: Option<String>,
+    newest: Option<Time>,
 }
 
 impl Source {
@@ -34,6 +35,7 @@ impl Source {
             map_changed: None,
             counts: SourceCounts::default(),
             last_fault: None,
+            newest: None,
             config,
         }
     }
@@ -80,6 +82,7 @@ impl Source {
         now: Time,
     ) {
         self.counts.readings += 1;
+        self.newest = self.newest.max(Some(reading.at));
         if self.trust.verdict(now) == Verdict::CutOff {
             self.counts.ignored += 1;
             return;
@@ -183,6 +186,7 @@ impl Source {
             verdict: self.trust.verdict(now),
             counts: self.counts,
             last_fault: self.last_fault.clone(),
+            age: self.newest.map(|newest| now.since(newest)),
             mapped: self.map.iter().count(),
         }
     }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use midspan_assist_proto::{BasisKind, Counts, UeView, Verdict};
+use midspan_units::Span;
 use serde::Serialize;
 
 use crate::tls::AuditCounts;
@@ -64,6 +65,8 @@ pub struct SourceStatus {
     pub counts: SourceCounts,
     /// What went wrong last.
     pub last_fault: Option<String>,
+    /// How old its newest reading is.
+    pub age: Option<Span>,
     /// How many RNTIs have an address.
     pub mapped: usize,
 }

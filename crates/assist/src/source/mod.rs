@@ -193,23 +193,25 @@ fn run<B: Basis>(
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Turns what a source says into readings: sees that each UE's time goes forward, and how long the
-/// windows are.
+/// Turns what a source says into readings: sees that each UE's time goes forward, how long the
+/// windows are, and when they were.
 #[derive(Debug)]
 struct SourceClock {
     period: Span,
     last: BTreeMap<UeName, u64>,
+    stamps: Stamps,
 }
 
 impl SourceClock {
     fn new(period: Span) -> SourceClock {
-        SourceClock { period, last: BTreeMap::new() }
+        SourceClock { period, last: BTreeMap::new(), stamps: Stamps::default() }
     }
 
     /// The readings, and how many samples were old.
     fn readings(&mut self, batch: Batch, now: Time) -> (Vec<(UeName, Reading<Causal>)>, usize) {
         let mut readings = Vec::with_capacity(batch.samples.len());
         let mut stale = 0;
+        let at = batch.stamp.map_or(now, |stamp| self.stamps.time_of(stamp, now));
         for sample in batch.samples {
             let mut since_last = None;
             if let Some(stamp) = batch.stamp {
@@ -227,7 +229,7 @@ impl SourceClock {
             }
             let known = sample.window.or(since_last).filter(|window| *window <= LONGEST_WINDOW);
             let window = known.unwrap_or(self.period);
-            let reading = Reading::passed(now, window, sample.downlink, sample.uplink);
+            let reading = Reading::passed(at, window, sample.downlink, sample.uplink);
             readings.push((sample.name, reading));
         }
         (readings, stale)
@@ -236,6 +238,41 @@ impl SourceClock {
 
 const LONGEST_WINDOW: Span = Span::from_secs(10);
 const MOST_NAMES: usize = 100_000;
+
+/// What a source's own clock says on this host's. The report that came soonest after its stamp counts
+/// as new, and all others are older by as much as they took longer: the two clocks need not agree.
+#[derive(Debug, Default)]
+struct Stamps {
+    soonest: Option<Soonest>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Soonest {
+    /// From a stamp to its arrival, in microseconds; the two clocks' zeros are in it.
+    delay: i128,
+    /// When it was last used.
+    at: Time,
+}
+
+/// How much the two clocks may drift apart: in so many microseconds by one.
+const DRIFT: u64 = 2_000;
+
+impl Stamps {
+    /// When it was what `stamp`, in microseconds, says, if it came `now`.
+    fn time_of(&mut self, stamp: u64, now: Time) -> Time {
+        let delay = i128::from(now.as_nanos() / 1_000) - i128::from(stamp);
+        let soonest = self.soonest.map_or(delay, |soonest| {
+            let drift = now.since(soonest.at).as_micros() / DRIFT;
+            delay.min(soonest.delay + i128::from(drift))
+        });
+        // One of the clocks has been set.
+        let set = delay - soonest > i128::from(LONGEST_WINDOW.as_micros());
+        let soonest = if set { delay } else { soonest };
+        self.soonest = Some(Soonest { delay: soonest, at: now });
+        let age = Span::from_micros(u64::try_from(delay - soonest).unwrap_or_default());
+        Time::from_nanos(now.as_nanos().saturating_sub(age.as_nanos()))
+    }
+}
 
 /// A recording's two directions, for one UE.
 struct Windows {
@@ -336,5 +373,45 @@ mod tests {
         // After a long silence nobody knows what the window was.
         assert_eq!(read(Some(90_000_000), vec![sample(1)]), (vec![millis(100)], 0));
         assert_eq!(read(None, vec![sample(1)]), (vec![millis(100)], 0));
+    }
+
+    #[test]
+    fn readings_are_as_old_as_their_stamps_say_whatever_the_clocks_zeros() {
+        for zero in [0, 1_795_455_000_000_000u64] {
+            let mut clock = SourceClock::new(Span::from_millis(100));
+            let epoch = Time::from_nanos(77_000_000_000);
+            let mut ages = Vec::new();
+            // Reports of every 100 ms, written out four at a time.
+            for clump in 1..=5u64 {
+                let now = epoch + Span::from_millis(400 * clump + 3);
+                for report in 0..4 {
+                    let stamp = Some(zero + (400 * (clump - 1) + 100 * (report + 1)) * 1_000);
+                    let batch = Batch { stamp, samples: vec![sample(1)] };
+                    let (readings, stale) = clock.readings(batch, now);
+                    assert_eq!(stale, 0);
+                    ages.push(now.since(readings[0].1.at).as_micros());
+                }
+            }
+            // The first clump is the measure of the others.
+            let expected = [300_000, 200_000, 100_000, 0].repeat(4);
+            let drift = 1_000;
+            assert!(ages[4..].iter().zip(expected).all(|(age, right)| age.abs_diff(right) < drift));
+        }
+    }
+
+    #[test]
+    fn clocks_may_drift_and_be_set() {
+        let mut stamps = Stamps::default();
+        let second = |count: u64| Time::from_nanos(count * 1_000_000_000);
+        assert_eq!(stamps.time_of(5_000_000, second(100)), second(100));
+        // The source's is slower by a ten thousandth: that is no age.
+        let age = second(200).since(stamps.time_of(104_990_000, second(200)));
+        assert_eq!(age, Span::ZERO);
+        // Set back by an hour: from then on as before.
+        let set_back = 1_000_000;
+        assert_eq!(stamps.time_of(set_back, second(3_900)), second(3_900));
+        let late = Time::from_nanos(3_901_200_000_000);
+        let age = late.since(stamps.time_of(2_000_000, late));
+        assert!(age.as_micros().abs_diff(200_000) < 1_000, "{age:?}");
     }
 }

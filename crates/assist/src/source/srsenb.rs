@@ -295,7 +295,7 @@ mod tests {
         for sample in read(&text).iter().flat_map(|batch| &batch.samples) {
             now += window;
             let link = LinkReading { ceiling: None, ..sample.downlink };
-            ue.observe(&Reading::passed(now, window, link, sample.uplink));
+            ue.observe(&Reading::passed(now, window, link, sample.uplink), now);
             let served = link.served.unwrap_or_default().as_mbps();
             full = if served > 16.5 { full + 1 } else { 0 };
             little = if (0.3..2.5).contains(&served) { little + 1 } else { 0 };

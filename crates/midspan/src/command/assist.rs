@@ -64,6 +64,9 @@ pub(crate) struct TopArguments {
     /// Show it once, as JSON
     #[arg(long)]
     json: bool,
+    /// Print what there is to measure once, as OpenMetrics text
+    #[arg(long, conflicts_with = "json")]
+    metrics: bool,
 }
 
 #[derive(Debug, Args)]
@@ -146,8 +149,12 @@ fn top(arguments: &TopArguments) -> Result<()> {
             println!("{}", serde_json::to_string_pretty(&state)?);
             return Ok(());
         }
-        let text =
-            if state.get("sources").is_some() { daemon_text(&state) } else { agent_text(&state) };
+        let is_daemon = state.get("sources").is_some();
+        if arguments.metrics {
+            print!("{}", if is_daemon { daemon_metrics(&state) } else { agent_metrics(&state) });
+            return Ok(());
+        }
+        let text = if is_daemon { daemon_text(&state) } else { agent_text(&state) };
         if arguments.once {
             print!("{text}");
             return Ok(());
@@ -180,18 +187,19 @@ fn daemon_text(state: &Value) -> String {
     );
     let _ = writeln!(
         text,
-        "{:20} {:14} {:>10} {:>10} {:>9}  last fault",
-        "source", "worth", "readings", "unmapped", "clipped"
+        "{:20} {:14} {:>10} {:>10} {:>9} {:>10}  last fault",
+        "source", "worth", "readings", "unmapped", "clipped", "age"
     );
     for source in list(&state["sources"]) {
         let _ = writeln!(
             text,
-            "{:20} {:14} {:>10} {:>10} {:>9}  {}",
+            "{:20} {:14} {:>10} {:>10} {:>9} {:>10}  {}",
             string(&source["name"]),
             string(&source["verdict"]).replace('_', " "),
             number(&source["readings"]),
             number(&source["unmapped"]),
             number(&source["implausible"]),
+            time(&source["age"]),
             string(&source["last_fault"]),
         );
     }
@@ -245,22 +253,199 @@ fn agent_text(state: &Value) -> String {
     }
     let _ = writeln!(
         text,
-        "\n{:20} {:>14} {:>12} {:>6} {:>12}",
-        "UE", "capacity", "minRTT", "flows", "age"
+        "\n{:20} {:>14} {:>12} {:>6} {:>12} {:>6} {:>9}",
+        "UE", "capacity", "minRTT", "flows", "age", "legs", "fallback"
     );
+    let legs_to = |ue: &Value| list(&state["legs"]).iter().find(|legs| legs["ue"] == *ue);
     for ue in list(&state["ues"]) {
         let _ = writeln!(
             text,
-            "{:20} {:>14} {:>12} {:>6} {:>12}{}",
+            "{:20} {:>14} {:>12} {:>6} {:>12} {:>6} {:>9}{}",
             string(&ue["ue"]),
             mbps(&ue["bandwidth_bps"]),
             time(&ue["min_rtt"]),
             ue["flows"].to_string(),
             time(&ue["age"]),
+            legs_to(&ue["ue"]).map_or(0, |legs| number(&legs["legs"])),
+            legs_to(&ue["ue"]).map_or("-".into(), fallback),
             if ue["timed_out"] == true { "  timed out" } else { "" },
         );
     }
+    let untold = |ue: &Value| list(&state["ues"]).iter().all(|told| told["ue"] != *ue);
+    for legs in list(&state["legs"]).iter().filter(|legs| untold(&legs["ue"])) {
+        let _ = writeln!(
+            text,
+            "{:20} {:>14} {:>12} {:>6} {:>12} {:>6} {:>9}  never told",
+            string(&legs["ue"]),
+            "-",
+            "-",
+            "-",
+            "-",
+            number(&legs["legs"]),
+            fallback(legs),
+        );
+    }
+    let _ = writeln!(
+        text,
+        "\nlegs that go by feedback: {} of the time without, {} times for a second",
+        fallback(state),
+        number(&state["alarms"]),
+    );
     text
+}
+
+/// What share of the time that they were watched legs had no feedback.
+fn fallback(of: &Value) -> String {
+    let (watched, without) = (seconds(&of["watched"]), seconds(&of["fallback"]));
+    if watched > 0.0 { format!("{:.1} %", 100.0 * without / watched) } else { "-".into() }
+}
+
+/// OpenMetrics text, family by family.
+#[derive(Default)]
+struct Metrics(String);
+
+impl Metrics {
+    fn family<T: std::fmt::Display>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (String, T)>,
+    ) {
+        let _ = writeln!(self.0, "# TYPE {name} {kind}\n# HELP {name} {help}");
+        let total = if kind == "counter" { "_total" } else { "" };
+        for (labels, value) in samples {
+            let _ = writeln!(self.0, "{name}{total}{labels} {value}");
+        }
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+        self.family(name, kind, help, [(String::new(), value)]);
+    }
+
+    fn end(mut self) -> String {
+        self.0.push_str("# EOF\n");
+        self.0
+    }
+}
+
+fn label(name: &str, value: &Value) -> String {
+    format!("{{{name}={:?}}}", string(value))
+}
+
+fn seconds(value: &Value) -> f64 {
+    let span = value.as_str().and_then(|text| text.parse::<Span>().ok());
+    span.map_or(0.0, |span| span.as_millis_f64() / 1e3)
+}
+
+fn agent_metrics(state: &Value) -> String {
+    let mut metrics = Metrics::default();
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let ages = list(&state["ues"]).iter().map(|ue| seconds(&ue["age"]));
+    metrics.one(
+        "midspan_assist_feedback_age_seconds",
+        "gauge",
+        "age of the oldest measurement that the legs of a UE go by",
+        ages.fold(0.0, f64::max),
+    );
+    let legs = list(&state["legs"]);
+    metrics.one(
+        "midspan_assist_legs",
+        "gauge",
+        "legs that go by feedback",
+        legs.iter().map(|legs| number(&legs["legs"])).sum::<u64>(),
+    );
+    let silent = legs.iter().filter(|legs| seconds(&legs["silent"]) >= 1.0);
+    metrics.one(
+        "midspan_assist_legs_silent",
+        "gauge",
+        "legs that go by feedback and have had none for a second",
+        silent.map(|legs| number(&legs["legs"])).sum::<u64>(),
+    );
+    metrics.one(
+        "midspan_assist_legs_watched_seconds",
+        "counter",
+        "time that UEs had legs that go by feedback",
+        seconds(&state["watched"]),
+    );
+    metrics.one(
+        "midspan_assist_legs_fallback_seconds",
+        "counter",
+        "time of that in which no feedback held",
+        seconds(&state["fallback"]),
+    );
+    metrics.one(
+        "midspan_assist_alarms",
+        "counter",
+        "times that a UE's legs had no feedback for a second",
+        number(&state["alarms"]),
+    );
+    let daemons = list(&state["daemons"]).iter();
+    metrics.family(
+        "midspan_assist_connected",
+        "gauge",
+        "whether there is a connection to the daemon",
+        daemons.map(|daemon| {
+            (label("daemon", &daemon["daemon"]), u8::from(daemon["connected"] == true))
+        }),
+    );
+    metrics.one(
+        "midspan_assist_write_errors",
+        "counter",
+        "entries that could not be left for the congestion controls",
+        number(&state["write_errors"]),
+    );
+    metrics.end()
+}
+
+fn daemon_metrics(state: &Value) -> String {
+    let mut metrics = Metrics::default();
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let sources = || list(&state["sources"]).iter();
+    let name = |source: &Value| label("source", &source["name"]);
+    metrics.family(
+        "midspan_assist_source_age_seconds",
+        "gauge",
+        "age of a source's newest reading",
+        sources().map(|source| (name(source), seconds(&source["age"]))),
+    );
+    metrics.family(
+        "midspan_assist_source_readings",
+        "counter",
+        "readings of a source",
+        sources().map(|source| (name(source), number(&source["readings"]))),
+    );
+    metrics.family(
+        "midspan_assist_source_believed",
+        "gauge",
+        "whether a source is believed",
+        sources().map(|source| (name(source), u8::from(source["verdict"] == "believed"))),
+    );
+    metrics.one(
+        "midspan_assist_feedback_sent",
+        "counter",
+        "datagrams of feedback",
+        number(&state["counts"]["sent"]),
+    );
+    metrics.one(
+        "midspan_assist_feedback_stale",
+        "counter",
+        "times that a registration found its UE's measurement too old",
+        number(&state["counts"]["stale"]),
+    );
+    metrics.one(
+        "midspan_assist_late_seconds",
+        "gauge",
+        "99th percentile of how late feedback goes out, in the last minute",
+        number(&state["late_us"][1]) as f64 / 1e6,
+    );
+    metrics.one(
+        "midspan_assist_sessions",
+        "gauge",
+        "connections of senders and UEs",
+        list(&state["sessions"]).len(),
+    );
+    metrics.end()
 }
 
 fn who(state: &Value, id: &Value) -> String {
@@ -330,14 +515,32 @@ mod tests {
                 "age": "1.542205283 s",
                 "timed_out": true,
             }],
+            "legs": [
+                { "ue": "10.45.0.2", "legs": 3, "watched": "10 s", "fallback": "1 s", "silent": "1.2 s" },
+                { "ue": "10.45.0.3", "legs": 1, "watched": "2 s", "fallback": "2 s", "silent": "0 s" },
+            ],
+            "watched": "12 s",
+            "fallback": "3 s",
+            "alarms": 2,
         });
         let expected = "\
 daemon                           up  datagrams   refused       RTT  last fault
 127.0.0.1:49460                 yes         55         2    155 us  -
 
-UE                         capacity       minRTT  flows          age
-10.45.0.2              12.00 Mbit/s      11.2 ms    1.0    1542.2 ms  timed out
+UE                         capacity       minRTT  flows          age   legs  fallback
+10.45.0.2              12.00 Mbit/s      11.2 ms    1.0    1542.2 ms      3    10.0 %  timed out
+10.45.0.3                         -            -      -            -      1   100.0 %  never told
+
+legs that go by feedback: 25.0 % of the time without, 2 times for a second
 ";
         assert_eq!(agent_text(&state), expected);
+        let metrics = agent_metrics(&state);
+        let has = |line: &str| assert!(metrics.lines().any(|it| it == line), "{line}: {metrics}");
+        has("# TYPE midspan_assist_legs_silent gauge");
+        has("midspan_assist_legs_silent 3");
+        has("midspan_assist_legs_fallback_seconds_total 3");
+        has("midspan_assist_alarms_total 2");
+        has("midspan_assist_connected{daemon=\"127.0.0.1:49460\"} 1");
+        has("# EOF");
     }
 }
