@@ -51,7 +51,8 @@ fn a_header_is_taken_off_whole_or_in_pieces() {
         b"PROXY TCP4 192.0.2.1 192.0.2.2 80 443\r\n".to_vec(),
         b"PROXY UNKNOWN\r\n".to_vec(),
         binary(0x21, 0x11, &v4),
-        binary(0x21, 0x11, &[&v4[..], &[4; 2000]].concat()),
+        // With a TLV that pads it.
+        binary(0x21, 0x11, &[&v4[..], &[4, 7, 208], &[9; 2000]].concat()),
         binary(0x20, 0x00, &[]),
     ];
     for (version, server) in SERVER.into_iter().enumerate() {
