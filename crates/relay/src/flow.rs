@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
+use std::vec::IntoIter;
 
 use midspan_observe::subscriber;
 use midspan_split::{
@@ -73,27 +74,40 @@ pub(crate) enum Others {
     None,
     Of {
         forward: Arc<Forward>,
-        next: usize,
+        /// That which is being connected to.
+        tried: SocketAddr,
+        left: IntoIter<SocketAddr>,
     },
 }
 
 impl Others {
     /// All but the first.
-    pub(crate) fn of(forward: Option<Arc<Forward>>) -> Others {
-        forward.map_or(Others::None, |forward| Others::Of { forward, next: 1 })
+    pub(crate) fn of(forward: Option<Arc<Forward>>, first: SocketAddr) -> Others {
+        forward.map_or(Others::None, |forward| {
+            let left = forward.to.others(first, Instant::now()).into_iter();
+            Others::Of { forward, tried: first, left }
+        })
     }
 
+    /// The one before cannot be connected to.
     pub(crate) fn next(&mut self) -> Option<SocketAddr> {
-        let Others::Of { forward, next } = self else { return None };
-        let server = forward.to.get(*next).copied();
-        *next += 1;
-        server
+        let Others::Of { forward, tried, left } = self else { return None };
+        forward.to.failed(*tried, Instant::now());
+        *tried = left.next()?;
+        Some(*tried)
+    }
+
+    /// The last one was connected to.
+    fn answered(&self) {
+        if let Others::Of { forward, tried, .. } = self {
+            forward.to.answered(*tried);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Others::None => true,
-            Others::Of { forward, next } => *next >= forward.to.len(),
+            Others::Of { left, .. } => left.as_slice().is_empty(),
         }
     }
 }
@@ -267,7 +281,10 @@ impl LiveFlow {
                 return Told::Connected;
             }
             Some(_) if connecting && !self.others.is_empty() => return Told::TryAnother,
-            Some(_) if connecting => self.flow.fail(Cause::ConnectFailed),
+            Some(_) if connecting => {
+                self.others.next();
+                self.flow.fail(Cause::ConnectFailed);
+            }
             Some(error) => self.lose(leg, Some(error)),
             None if connecting && socket.writable => {
                 self.connected();
@@ -317,6 +334,7 @@ impl LiveFlow {
     fn connected(&mut self) {
         self.flow.connected();
         self.story.connected = Some(Instant::now());
+        self.others.answered();
         if let Some(preface) = self.preface.take() {
             // It fits: nothing else is in the socket's buffer yet.
             let sent = rustix::net::send(&self.sockets.server.fd, &preface, SendFlags::NOSIGNAL);

@@ -29,6 +29,7 @@ mod privileges;
 mod proxy_protocol;
 mod relay;
 mod reload;
+mod servers;
 mod shared;
 mod slab;
 mod socket;

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use midspan_units::ByteSize;
 use rustix::io::Errno;
@@ -410,7 +410,7 @@ pub(crate) fn accept(listener: &Listener) -> Result<Accepted, NotAccepted> {
         Ok(None) | Err(_) => Opening::default(),
     };
     let server = match &listener.forward {
-        Some(forward) => forward.to.first().copied(),
+        Some(forward) => forward.to.first(Instant::now()),
         None => opening.server.or_else(|| address_of(&socket)),
     };
     match (client, server) {

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::proxy_protocol::ProxyVersion;
+use crate::servers::Servers;
 
 /// A place where the relay is connected to, for where nothing can be intercepted. The server sees the
 /// relay's address then, and not the client's.
@@ -15,8 +16,8 @@ use crate::proxy_protocol::ProxyVersion;
 pub struct ForwardConfig {
     /// Address and port to listen at, such as `0.0.0.0:8080` or `[::]:8080`.
     pub listen: SocketAddr,
-    /// Servers as `HOST:PORT`, tried in order, each name's addresses too. Names are resolved when the
-    /// relay starts.
+    /// Servers as `HOST:PORT`, tried in order, each name's addresses too; those last that could not be connected to
+    /// in the last 10 s. Names are resolved when the relay starts.
     pub to: To,
     /// Whether and from whom connections are told by the PROXY protocol, and whether servers are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,7 +41,7 @@ pub struct ProxyConfig {
 #[derive(Debug)]
 pub(crate) struct Forward {
     pub(crate) listen: SocketAddr,
-    pub(crate) to: Vec<SocketAddr>,
+    pub(crate) to: Servers,
     proxies: Vec<IpNet>,
     pub(crate) send: Option<ProxyVersion>,
 }
@@ -68,7 +69,7 @@ impl ForwardConfig {
         let proxy = self.proxy_protocol.as_ref();
         Ok(Forward {
             listen: self.listen,
-            to: self.to.resolve()?,
+            to: Servers::new(self.to.resolve()?),
             proxies: proxy.map_or(Vec::new(), |proxy| proxy.from.clone()),
             send: proxy.and_then(|proxy| proxy.send),
         })

@@ -43,7 +43,7 @@ impl Worker {
         due: Instant,
     ) -> io::Result<Key> {
         let Accepted { socket: client_leg, client, server, opening, preface, .. } = accepted;
-        let mut others = Others::of(forward);
+        let mut others = Others::of(forward, server);
         let (mut early, mut waits) = (0, false);
         // What one server may have got must not be sent to another as well.
         let sends_data = self.settings.config.fast_open

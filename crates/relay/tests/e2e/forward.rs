@@ -1,10 +1,14 @@
 //! Explicit mode: connections made to the relay itself.
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use midspan_sys::netlink::Netlink;
 
 use crate::process::RelayProcess;
-use crate::world::{BOX, SERVER, World, assert_reset, ip};
+use crate::world::{BOX, PATIENCE, SERVER, World, assert_reset, ip};
 
 const PORT: u16 = 8080;
 
@@ -61,4 +65,49 @@ fn servers_are_tried_in_order() {
     let mut relay = start(&world, &[refuses.clone(), refuses]);
     assert_reset(world.connect(SocketAddr::new(ip(BOX[0]), PORT)));
     assert_eq!(relay.until(|counts| counts["active"] == 0)["connect_failed"], 1);
+}
+
+#[test]
+fn a_server_that_cannot_be_connected_to_is_left_alone_for_a_while() {
+    let Some(world) = World::new() else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    let silent = SocketAddr::new(ip("10.2.0.77"), 9);
+    let settings = format!(
+        "interception = \"none\"\nconnect_timeout = \"1 s\"\nworkers = 2\n\
+         [[forward]]\nlisten = \"0.0.0.0:{PORT}\"\nto = [\"{silent}\", \"{address}\"]\n"
+    );
+    let mut relay = RelayProcess::start(&world.relay, &settings);
+    let arrive = || {
+        let start = Instant::now();
+        let near = world.connect(SocketAddr::new(ip(BOX[0]), PORT)).unwrap();
+        drop((near, listener.accept().unwrap()));
+        start.elapsed()
+    };
+    let first = arrive();
+    let others: Duration = (0..5).map(|_| arrive()).sum();
+    assert!(others < first, "{others:?} for five after {first:?} for one");
+    // It is tried again, and used once it is there.
+    let late = world.server.run(|| {
+        let mut netlink = Netlink::open()?;
+        let link = netlink.index("downlink")?;
+        netlink.add_address(link, silent.ip(), 24)?;
+        TcpListener::bind(silent)
+    });
+    let late = late.unwrap().unwrap();
+    late.set_nonblocking(true).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let start = Instant::now();
+    let mut pairs = Vec::new();
+    let mut round = || {
+        assert!(start.elapsed() < PATIENCE, "it is not tried again");
+        pairs.push(world.connect(SocketAddr::new(ip(BOX[0]), PORT)).unwrap());
+        thread::sleep(Duration::from_millis(50));
+        let _ = listener.accept();
+        late.accept().is_ok()
+    };
+    while !round() {}
+    // By all, from then on.
+    assert!((0..5).all(|_| round()));
+    drop(pairs);
+    assert_eq!(relay.until(|counts| counts["active"] == 0)["connect_failed"], 0);
 }
