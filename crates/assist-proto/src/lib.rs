@@ -21,6 +21,7 @@ mod policy;
 mod reading;
 mod registry;
 mod trust;
+mod turns;
 mod ue_map;
 mod window;
 

@@ -1,14 +1,14 @@
 //! The daemon's decisions: who is registered for whom, and what is due when.
 
 use core::net::IpAddr;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use midspan_units::{ByteSize, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::{Clip, Estimate, EstimatorConfig, UeEstimator};
 use crate::fairness::Coefficient;
+use crate::turns::{PeerId, Turn, Turns};
 use crate::{Basis, Feedback, Reading, Reason, Rights, ToDaemon, ToSender};
 
 /// A connection of a sender, or of a UE. Chosen by the caller; not used again.
@@ -27,8 +27,12 @@ pub struct Limits {
     pub ues: usize,
     /// Registrations of all sessions.
     pub registrations: usize,
-    /// Registrations of one session.
-    pub registrations_per_session: usize,
+    /// Sessions of one peer, which is who has the same certificate.
+    pub sessions_per_peer: usize,
+    /// Registrations of all its sessions.
+    pub registrations_per_peer: usize,
+    /// Datagrams a second to all its sessions; what is above it comes later.
+    pub datagrams_per_peer: u64,
     /// How old a measurement may be and still be sent; three of its windows if that is longer.
     pub stale: Span,
 }
@@ -38,7 +42,9 @@ impl Default for Limits {
         Limits {
             ues: 20_000,
             registrations: 50_000,
-            registrations_per_session: 20_000,
+            sessions_per_peer: 256,
+            registrations_per_peer: 20_000,
+            datagrams_per_peer: 200_000,
             stale: Span::from_millis(600),
         }
     }
@@ -117,7 +123,7 @@ pub struct Registry<B: Basis> {
     ues: BTreeMap<IpAddr, Ue<B>>,
     sessions: BTreeMap<SessionId, Session>,
     registrations: BTreeMap<(SessionId, u32), Registration>,
-    schedule: BinaryHeap<Reverse<(Time, SessionId, u32)>>,
+    turns: Turns,
     counts: Counts,
 }
 
@@ -131,7 +137,9 @@ struct Ue<B: Basis> {
 #[derive(Debug)]
 struct Session {
     rights: Rights,
-    registrations: usize,
+    peer: PeerId,
+    /// UE by UE: each is registered once.
+    numbers: BTreeMap<IpAddr, u32>,
     /// Above every sequence number that the session has had, so that a number that is registered
     /// again does not look replayed.
     next_sequence: u64,
@@ -140,6 +148,7 @@ struct Session {
 #[derive(Debug)]
 struct Registration {
     ue: IpAddr,
+    peer: PeerId,
     period: Span,
     sequence: u64,
     last_sent: Option<Time>,
@@ -158,7 +167,7 @@ impl<B: Basis> Registry<B> {
             ues: BTreeMap::new(),
             sessions: BTreeMap::new(),
             registrations: BTreeMap::new(),
-            schedule: BinaryHeap::new(),
+            turns: Turns::new(limits.datagrams_per_peer),
             counts: Counts::default(),
         }
     }
@@ -173,9 +182,19 @@ impl<B: Basis> Registry<B> {
         self.network = network;
     }
 
-    /// A session has begun.
+    /// A session has begun, of a peer that has no other.
     pub fn open(&mut self, id: SessionId, rights: Rights) {
-        self.sessions.insert(id, Session { rights, registrations: 0, next_sequence: 0 });
+        self.open_of(id, &format!("session {}", id.0), rights);
+    }
+
+    /// A session of this peer has begun. False if it has as many as may be.
+    pub fn open_of(&mut self, id: SessionId, peer: &str, rights: Rights) -> bool {
+        let Some(peer) = self.turns.open(peer, self.limits.sessions_per_peer) else {
+            return false;
+        };
+        let session = Session { rights, peer, numbers: BTreeMap::new(), next_sequence: 0 };
+        self.sessions.insert(id, session);
+        true
     }
 
     /// A session is over: its registrations and reports go with it.
@@ -184,7 +203,9 @@ impl<B: Basis> Registry<B> {
         for number in numbers {
             self.drop_registration((id, number));
         }
-        self.sessions.remove(&id);
+        if let Some(session) = self.sessions.remove(&id) {
+            self.turns.close(session.peer);
+        }
         for ue in self.ues.values_mut() {
             ue.flows = ue.flows.filter(|(reporter, _)| *reporter != id);
         }
@@ -249,24 +270,30 @@ impl<B: Basis> Registry<B> {
             return Err(Reason::NotAllowed);
         }
         let period = period.max(session.rights.shortest_period);
-        self.drop_registration((id, number));
+        let before = session.numbers.get(&address).copied();
+        for number in before.into_iter().chain([number]) {
+            self.drop_registration((id, number));
+        }
         let Some(session) = self.sessions.get_mut(&id) else { return Err(Reason::NotAllowed) };
-        if session.registrations >= self.limits.registrations_per_session
+        let Some(peer) = self.turns.peer(session.peer) else { return Err(Reason::NotAllowed) };
+        if peer.registrations >= self.limits.registrations_per_peer
             || self.registrations.len() >= self.limits.registrations
         {
             self.counts.refused_too_many += 1;
             return Err(Reason::TooMany);
         }
-        session.registrations += 1;
-        let sequence = session.next_sequence;
+        peer.registrations += 1;
+        session.numbers.insert(address, number);
+        let (peer, sequence) = (session.peer, session.next_sequence);
         self.counts.registered += 1;
         let ue = self.ues.entry(address).or_insert_with(Ue::unknown);
         ue.watchers.push((id, number));
         let due = if ue.known.is_some() { now } else { Time::MAX };
-        let registration = Registration { ue: address, period, sequence, last_sent: None, due };
+        let registration =
+            Registration { ue: address, peer, period, sequence, last_sent: None, due };
         self.registrations.insert((id, number), registration);
         if due < Time::MAX {
-            self.schedule.push(Reverse((due, id, number)));
+            self.turns.push(peer, due, (id, number));
         }
         Ok(period)
     }
@@ -325,7 +352,7 @@ impl<B: Basis> Registry<B> {
             let soonest = earliest.unwrap_or(now).max(now);
             if soonest < registration.due {
                 registration.due = soonest;
-                self.schedule.push(Reverse((soonest, key.0, key.1)));
+                self.turns.push(registration.peer, soonest, *key);
             }
         }
         clip
@@ -358,24 +385,18 @@ impl<B: Basis> Registry<B> {
 
     /// When [`Registry::poll`] has something next; None if nothing will be until something comes in.
     pub fn next_due(&mut self) -> Option<Time> {
-        loop {
-            let &Reverse((due, id, number)) = self.schedule.peek()?;
-            match self.registrations.get(&(id, number)) {
-                Some(registration) if registration.due == due => return Some(due),
-                // It was rescheduled, or is gone.
-                _ => {
-                    self.schedule.pop();
-                }
-            }
-        }
+        let registrations = &self.registrations;
+        self.turns.next(|key, due| registrations.get(&key).is_some_and(|it| it.due == due))
     }
 
-    /// The next datagram that is due at `now`; call until None.
+    /// The next datagram that is due at `now`; call until None. Peers take turns.
     pub fn poll(&mut self, now: Time) -> Option<Due> {
         loop {
-            let due = self.next_due().filter(|due| *due <= now)?;
-            let Reverse((_, id, number)) = self.schedule.pop()?;
-            let registration = self.registrations.get_mut(&(id, number))?;
+            let registrations = &self.registrations;
+            let holds = |key, due| registrations.get(&key).is_some_and(|it| it.due == due);
+            let Turn { peer, key, since } = self.turns.take(now, holds)?;
+            let (id, number) = key;
+            let registration = self.registrations.get_mut(&key)?;
             let ue = self.ues.get(&registration.ue);
             let sent = ue.and_then(|ue| {
                 let (source, estimator) = ue.known.as_ref()?;
@@ -402,9 +423,10 @@ impl<B: Basis> Registry<B> {
             registration.sequence += 1;
             registration.last_sent = Some(now);
             registration.due = now + longest_gap(registration.period);
-            self.schedule.push(Reverse((registration.due, id, number)));
+            self.turns.push(peer, registration.due, key);
+            self.turns.pay(peer, now);
             self.counts.sent += 1;
-            return Some(Due { session: id, datagram: feedback.encode(), late: now.since(due) });
+            return Some(Due { session: id, datagram: feedback.encode(), late: now.since(since) });
         }
     }
 
@@ -433,7 +455,7 @@ impl<B: Basis> Registry<B> {
 
     /// How many registrations a session has.
     pub fn registrations_of(&self, id: SessionId) -> usize {
-        self.sessions.get(&id).map_or(0, |session| session.registrations)
+        self.sessions.get(&id).map_or(0, |session| session.numbers.len())
     }
 
     /// Forgets UEs that nobody asks about and of which nothing fresh is known. Call now and then.
@@ -456,8 +478,11 @@ impl<B: Basis> Registry<B> {
     fn drop_registration(&mut self, key: (SessionId, u32)) {
         let Some(registration) = self.registrations.remove(&key) else { return };
         if let Some(session) = self.sessions.get_mut(&key.0) {
-            session.registrations -= 1;
+            session.numbers.remove(&registration.ue);
             session.next_sequence = session.next_sequence.max(registration.sequence);
+        }
+        if let Some(peer) = self.turns.peer(registration.peer) {
+            peer.registrations -= 1;
         }
         if let Some(ue) = self.ues.get_mut(&registration.ue) {
             ue.watchers.retain(|watcher| *watcher != key);

@@ -204,7 +204,7 @@ fn a_source_on_probation_is_checked_and_told_to_nobody() {
 #[test]
 fn limits_hold_and_what_ends_makes_room() {
     let limits =
-        Limits { registrations_per_session: 2, registrations: 3, ues: 4, ..Limits::default() };
+        Limits { registrations_per_peer: 2, registrations: 3, ues: 4, ..Limits::default() };
     let mut registry: Registry<Causal> = Registry::new(EstimatorConfig::default(), limits);
     let other = SessionId(2);
     for id in [ME, other] {
@@ -276,7 +276,7 @@ proptest! {
     /// too old is sent.
     #[test]
     fn nobody_is_told_what_it_should_not_be(steps in prop::collection::vec(step(), 1..300)) {
-        let limits = Limits { registrations_per_session: 3, registrations: 6, ues: 5, ..Limits::default() };
+        let limits = Limits { registrations_per_peer: 3, registrations: 6, ues: 5, ..Limits::default() };
         let mut registry: Registry<Causal> = Registry::new(EstimatorConfig::default(), limits);
         let mut now = at(0);
         let mut wanted: BTreeMap<(u64, u32), IpAddr> = BTreeMap::new();
@@ -336,4 +336,100 @@ proptest! {
             prop_assert!(registry.next_due().is_none_or(|due| due > now));
         }
     }
+}
+
+#[test]
+fn a_peers_sessions_share_its_quota() {
+    let limits = Limits {
+        sessions_per_peer: 2,
+        registrations_per_peer: 3,
+        registrations: 4,
+        ..Limits::default()
+    };
+    let mut registry = Registry::<Causal>::new(EstimatorConfig::default(), limits);
+    let all = || rights("10.45.0.0/24");
+    let [first, second, third] = [1, 2, 3].map(SessionId);
+    assert!(registry.open_of(first, "greedy", all()));
+    assert!(registry.open_of(second, "greedy", all()));
+    assert!(!registry.open_of(third, "greedy", all()));
+    assert!(registry.open_of(SessionId(9), "good", all()));
+    let mut may = |id, number| {
+        let answer = registry.handle(id, register(number, ue(number as u8)), at(0));
+        matches!(answer, Some(ToSender::Registered { .. }))
+    };
+    assert_eq!([2, 3].map(|number| may(first, number)), [true, true]);
+    assert_eq!([4, 5].map(|number| may(second, number)), [true, false]);
+    assert!(may(SessionId(9), 2));
+    registry.close(second);
+    assert!(registry.open_of(third, "greedy", all()));
+    let answer = registry.handle(third, register(1, ue(6)), at(0));
+    assert!(matches!(answer, Some(ToSender::Registered { .. })));
+}
+
+#[test]
+fn a_ue_is_registered_once_a_session() {
+    let mut registry = registry();
+    for number in 0..1_000 {
+        registry.handle(ME, register(number, ue(2)), at(0));
+    }
+    assert_eq!(registry.registrations_of(ME), 1);
+    registry.observe(SOURCE, ue(2), &reading(at(0), 8_000_000), at(0));
+    let sent = drain(&mut registry, at(0));
+    assert_eq!(sent.iter().map(|(_, feedback)| feedback.registration).collect::<Vec<_>>(), [999]);
+}
+
+/// A daemon for which a datagram costs 5 us, with a hundred good senders, and beside them one that wants all
+/// that it can ask for as often as it can.
+#[test]
+fn one_that_wants_all_is_in_nobodys_way() {
+    let mut registry = Registry::<Causal>::new(EstimatorConfig::default(), Limits::default());
+    let ue = |number: u32| IpAddr::from((0x0a2d_0000u32 + number).to_be_bytes());
+    for good in 0..100 {
+        let id = SessionId(good);
+        assert!(registry.open_of(id, &format!("good {good}"), rights("10.45.0.0/16")));
+        for number in 0..10 {
+            registry.handle(id, register(number, ue(good as u32 * 10 + number)), at(0));
+        }
+    }
+    for session in 1_000..1_003 {
+        assert!(registry.open_of(SessionId(session), "greedy", rights("10.45.0.0/16")));
+        for number in 0..20_000 {
+            let register = ToDaemon::Register {
+                registration: number,
+                ue: ue(number),
+                period: Span::from_millis(10),
+            };
+            registry.handle(SessionId(session), register, at(0));
+        }
+    }
+    let (mut now, mut slice) = (at(0), 0);
+    let (mut late, mut greedy) = (Vec::new(), 0);
+    let end = at(2_000);
+    while now < end {
+        // Each millisecond the base station tells of another fiftieth of all UEs.
+        while now >= at(slice) {
+            for number in (slice as u32 % 50..20_000).step_by(50) {
+                registry.observe(SOURCE, ue(number), &reading(at(slice), 8_000_000), now);
+            }
+            slice += 1;
+        }
+        match registry.poll(now) {
+            Some(due) => {
+                now += Span::from_micros(5);
+                let good = due.session.0 < 100;
+                if good {
+                    late.push(due.late);
+                }
+                greedy += u64::from(!good);
+            }
+            None => now = registry.next_due().unwrap_or(end).max(now).min(at(slice)),
+        }
+    }
+    late.sort_unstable();
+    // 1,000 a period.
+    assert!(late.len() >= 39_000, "{}", late.len());
+    let percentile = late[late.len() * 99 / 100];
+    assert!(percentile < Span::from_millis(2), "{percentile:?}");
+    // Two seconds' worth, and the burst.
+    assert!(greedy <= 2 * 200_000 + 20_000, "{greedy}");
 }

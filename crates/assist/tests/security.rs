@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use common::{NAME, Network, PERIOD, bandwidth, count, is_fresh, report, ue, until, until_doing};
+use common::{
+    NAME, Network, PERIOD, bandwidth, count, is_fresh, report, start, ue, until, until_doing,
+};
 use midspan_assist::agent::{Agent, Memory};
 use midspan_assist::tls::{Audit, DevSet};
 use midspan_assist_proto::{BasisKind, Feedback, Quality, ToDaemon, ToSender};
@@ -363,4 +365,35 @@ fn an_agent_believes_only_what_it_asked_for() {
     assert_eq!(memory.get(ue(3)), None);
     stop.store(true, Ordering::Relaxed);
     liar.join().unwrap();
+}
+
+/// One sender with three connections that asks for all that it may, and more than it may have.
+#[test]
+fn a_sender_that_takes_all_leaves_enough_for_others() {
+    let mut network = Network::new();
+    let greedy = network.authority.issue_now(&["greedy.example"]).unwrap();
+    network.put_identity("greedy", &greedy);
+    network.put(
+        "policy.toml",
+        "[[peer]]\nname = \"server.example\"\nmay_ask = [\"10.45.0.0/16\"]\n\
+         [[peer]]\nname = \"greedy.example\"\nmay_ask = [\"10.45.0.0/16\"]\n",
+    );
+    let mut config = network.daemon_config();
+    config.limits.registrations = 5_000;
+    config.limits.registrations_per_peer = 2_000;
+    let (daemon, cell) = start(config);
+    let greedy = || {
+        let mut config = network.agent_config(&[daemon.address()], &[]);
+        config.identity = network.identity("greedy");
+        config.ues = vec!["10.45.0.0/21".parse().unwrap()];
+        config.period = Span::from_millis(10);
+        Agent::start(config, Box::new(Memory::default())).unwrap()
+    };
+    let _greedy = [greedy(), greedy(), greedy()];
+    let refused = || count(&daemon.state(), "/counts/refused_too_many") > 4_000;
+    until("the refusals", refused);
+    let (agent, memory) = network.agent(&[daemon.address()], &[ue(2)]);
+    let tell = || report(&cell, ue(2), 12_000_000);
+    until_doing("feedback", tell, || is_fresh(&memory, ue(2)));
+    assert_eq!(agent.status().daemons[0].refused, 0);
 }

@@ -30,7 +30,7 @@ use crate::tls::{Audit, Peer, modified};
 
 /// Events, news and questions that may wait.
 const WAITING: usize = 4_096;
-/// Datagrams that are handed over before the connections get a turn.
+/// Datagrams that are handed over, and events that are dealt with, before the connections get a turn.
 const TURN: usize = 256;
 /// Files are looked at and certificates verified again this often.
 const HOUSEKEEPING: Duration = Duration::from_secs(1);
@@ -162,6 +162,13 @@ impl<B: Sourced> Core<B> {
                 _ = housekeeping.tick() => self.keep_house(),
                 () = tokio::time::sleep_until(due), if wait.is_some() => {}
             }
+            // Whoever comes or asks is not to wait until all is sent.
+            for _ in 0..TURN {
+                match self.events.try_recv() {
+                    Ok(event) => self.happened(event),
+                    Err(_) => break,
+                }
+            }
             // What came in at the same time, before anything is decided on half of it.
             for _ in 0..WAITING {
                 match self.news.try_recv() {
@@ -178,21 +185,18 @@ impl<B: Sourced> Core<B> {
         let _ = tokio::time::timeout(Duration::from_secs(1), self.endpoint.wait_idle()).await;
     }
 
+    /// Sends no more than a turn's worth: the rest is due still.
     async fn send_what_is_due(&mut self) {
-        let mut left = TURN;
-        while let Some(due) = self.registry.poll(clock::now()) {
+        for _ in 0..TURN {
+            let Some(due) = self.registry.poll(clock::now()) else { return };
             let Some(session) = self.sessions.get(&due.session) else { continue };
             let _ = self.late.record(due.late.as_micros());
             // The connection keeps what it cannot send at once, and drops its oldest.
             if session.connection.send_datagram(Bytes::copy_from_slice(&due.datagram)).is_err() {
                 self.unsent += 1;
             }
-            left -= 1;
-            if left == 0 {
-                tokio::task::yield_now().await;
-                left = TURN;
-            }
         }
+        tokio::task::yield_now().await;
     }
 
     fn hear(&mut self, id: SourceId, news: News<B>) {
@@ -221,17 +225,17 @@ impl<B: Sourced> Core<B> {
     fn open(&mut self, id: SessionId, opened: Opened) {
         let Opened { connection, peer, answers } = opened;
         let names = peer.names.iter().map(String::as_str);
-        match self.policy.rights(&peer.fingerprint, names) {
-            Ok(rights) => {
+        let (refused, close) = match self.policy.rights(&peer.fingerprint, names) {
+            Ok(rights) if self.registry.open_of(id, &peer.fingerprint, rights.clone()) => {
                 tracing::info!(session = id.0, from = %connection.remote_address(), names = ?peer.names, "open");
-                self.registry.open(id, rights);
                 self.sessions.insert(id, Session { connection, peer, answers });
+                return;
             }
-            Err(_) => {
-                *self.refused.entry("certificate_revoked").or_default() += 1;
-                connection.close(Close::Revoked.code(), Close::Revoked.name().as_bytes());
-            }
-        }
+            Ok(_) => ("too_many_of_peer", Close::TooMany),
+            Err(_) => ("certificate_revoked", Close::Revoked),
+        };
+        *self.refused.entry(refused).or_default() += 1;
+        connection.close(close.code(), close.name().as_bytes());
     }
 
     /// Says something to a session, and ends it if it does not listen.

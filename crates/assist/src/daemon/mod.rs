@@ -86,6 +86,8 @@ enum Close {
     Revoked,
     /// It did not read its answers.
     Deaf,
+    /// Its certificate has as many sessions as may be.
+    TooMany,
 }
 
 /// Runs a daemon until a signal ends it.

@@ -162,6 +162,7 @@ impl Close {
             Close::Violation => 1,
             Close::Revoked => 2,
             Close::Deaf => 3,
+            Close::TooMany => 4,
         })
     }
 
@@ -173,6 +174,7 @@ impl Close {
             Close::Violation => "violation",
             Close::Revoked => "revoked",
             Close::Deaf => "deaf",
+            Close::TooMany => "too_many",
         }
     }
 }
