@@ -3,12 +3,14 @@
 
 mod common;
 
-use std::net::{TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 
 use common::{Network, bandwidth, count, is_fresh, report, start, ue, until, until_doing};
-use midspan_assist::agent::Agent;
-use midspan_assist::agent::Memory;
+use midspan_assist::agent::{Agent, Memory, Sink};
 use midspan_assist::config::{FlowsFrom, SHORTEST_TIMEOUT};
+use midspan_assist_proto::Entry;
 use midspan_units::{Rate, Span};
 
 #[test]
@@ -140,4 +142,43 @@ fn the_period_is_as_registered() {
     let most =
         midspan_assist::now().since(began).as_nanos() / Span::from_millis(375).as_nanos() + 1;
     assert!(sent >= 1 && sent <= most, "{sent} {most}");
+}
+
+/// A sink that may turn out to be one that nobody reads any more.
+#[derive(Debug)]
+struct Moving {
+    now: Memory,
+    next: Arc<Mutex<Option<Memory>>>,
+}
+
+impl Sink for Moving {
+    fn write(&mut self, entry: &Entry, timeout: Span) -> io::Result<()> {
+        self.now.write(entry, timeout)
+    }
+
+    fn remove(&mut self, ue: IpAddr) -> io::Result<()> {
+        self.now.remove(ue)
+    }
+
+    fn refresh(&mut self) -> Option<String> {
+        self.now = self.next.lock().unwrap().take()?;
+        Some("another one".into())
+    }
+}
+
+#[test]
+fn what_holds_is_left_again_where_it_is_read_now() {
+    let network = Network::new();
+    let (daemon, cell) = network.daemon();
+    let (old, new) = (Memory::default(), Memory::default());
+    let next = Arc::new(Mutex::new(None));
+    let sink = Moving { now: old.clone(), next: next.clone() };
+    let mut config = network.agent_config(&[daemon.address()], &[ue(2)]);
+    config.timeout = Some(Span::from_secs(10));
+    let _agent = Agent::start(config, Box::new(sink)).unwrap();
+    until_doing("feedback", || report(&cell, ue(2), 12_000_000), || is_fresh(&old, ue(2)));
+    // Nobody says anything any more.
+    *next.lock().unwrap() = Some(new.clone());
+    until("what holds", || is_fresh(&new, ue(2)));
+    assert_eq!(bandwidth(&new, ue(2)), Some(12_000_000));
 }

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -174,7 +175,7 @@ impl Controls {
             }
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 if !pin.exists() {
-                    return Err(Error::NameTaken { name, folder: self.folder.clone() });
+                    return Err(self.taken(name));
                 }
                 if kernel.links {
                     let link = Link::open(&pin).map_err(|error| pin_error(&pin, &error))?;
@@ -249,9 +250,7 @@ impl Controls {
         let ingress = ingress::attach(&mut object)?;
         let mut map = control(&mut object).map_err(|error| refused(&name, &kernel, error))?;
         let link = map.attach_struct_ops().map_err(|error| match io_error(&error) {
-            error if error.kind() == ErrorKind::AlreadyExists => {
-                Error::NameTaken { name: name.clone(), folder: self.folder.clone() }
-            }
+            error if error.kind() == ErrorKind::AlreadyExists => self.taken(name.clone()),
             error => refused(&name, &kernel, error),
         })?;
         Ok(Held { name, _registration: Registration::Own(link, ingress, object) })
@@ -288,6 +287,26 @@ impl Controls {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(Removal::Gone)
+    }
+
+    fn taken(&self, name: String) -> Error {
+        let holders = sharing::holders(&name);
+        let by = match holders.as_slice() {
+            [] => "by a pin or by somebody who cannot be seen".to_owned(),
+            holders => format!("held by {}", holders.join(" and ")),
+        };
+        Error::NameTaken { name, folder: self.folder.clone(), by }
+    }
+
+    /// The maps that the controls which take feedback read, by identifier, of those that are registered,
+    /// by whomever. Before Linux 6.4, or without CAP_SYS_ADMIN, none can be seen.
+    pub fn feedback_in_use(&self) -> BTreeSet<u32> {
+        let names = algorithms().filter(|it| it.takes_feedback()).map(|it| self.name_of(it));
+        let known = registered();
+        names
+            .filter(|name| known.contains(name))
+            .filter_map(|it| sharing::feedback_of(&it))
+            .collect()
     }
 
     /// What an algorithm has at its sockets' ingress, if it has something, and what that writes to.
@@ -361,7 +380,10 @@ impl Controls {
     }
 
     /// Makes the folder, if there is a BPF file system for it.
-    fn make_folder(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::NoBpffs`], or when the user may not.
+    pub fn make_folder(&self) -> Result<(), Error> {
         let there = self.folder.ancestors().find(|path| path.exists());
         let on_bpffs =
             there.is_some_and(|path| statfs(path).is_ok_and(|fs| fs.f_type as u32 == BPF_FS_MAGIC));

@@ -38,13 +38,15 @@ pub enum Error {
     NotPermitted,
     /// Somebody else has registered the name.
     #[error(
-        "a congestion control called `{name}` is registered already, and is not pinned in {folder}: unload it with whatever loaded it (`bpftool struct_ops list` shows it)"
+        "a congestion control called `{name}` is registered already, {by}, and is not pinned in {folder}: end that, or unload it with whatever loaded it (`bpftool struct_ops list` shows it)"
     )]
     NameTaken {
         /// The name.
         name: String,
         /// Where ours are pinned.
         folder: PathBuf,
+        /// By whom it is held, as far as can be seen.
+        by: String,
     },
     /// It is not loaded.
     #[error("`{name}` is not loaded: nothing is pinned at {path}")]

@@ -4,7 +4,10 @@
 //! to the whole machine, so whoever wants one that is there takes hold of the link of whoever came first,
 //! and neither can take it from the other. Finding it takes CAP_SYS_ADMIN.
 
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::OnceLock;
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{MemberAttr, Struct};
@@ -12,6 +15,8 @@ use libbpf_rs::query::{
     LinkInfo, LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions, ProgramInfo,
 };
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use midspan_cc::feedback::PIN;
 
 use crate::registration;
 
@@ -46,6 +51,47 @@ pub(crate) fn keep(name: &str) -> Option<Vec<OwnedFd>> {
     Some(vec![link, registration::link(ingress.id).ok()?])
 }
 
+/// The maps of feedback that the control registered as `name` reads, by identifier: one, or none.
+pub(crate) fn feedback_of(name: &str) -> Option<u32> {
+    let operations = Operations::of_this_kernel()?;
+    let value = LinkInfoIter::default().find_map(|info| {
+        operations.read(&info).filter(|value| operations.name(value) == Some(name))
+    })?;
+    let ids = operations.programs(&value);
+    let programs = programs();
+    let mut maps = programs
+        .iter()
+        .filter(|program| ids.contains(&program.id))
+        .flat_map(|program| &program.map_ids);
+    let is_feedback = |id: &&u32| MapHandle::from_map_id(**id).is_ok_and(|it| it.name() == PIN);
+    maps.find(is_feedback).copied()
+}
+
+/// Who has hold of what is registered as `name`, as people look for it: processes by number and
+/// name.
+pub(crate) fn holders(name: &str) -> Vec<String> {
+    let Some(operations) = Operations::of_this_kernel() else { return Vec::new() };
+    let mut links = LinkInfoIter::default();
+    let link = links.find_map(|info| {
+        let value = operations.read(&info)?;
+        (operations.name(&value) == Some(name)).then_some(info.id)
+    });
+    let Some(link) = link else { return Vec::new() };
+    let wanted = format!("link_id:\t{link}\n");
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let holds = |process: &Path| {
+        let files = fs::read_dir(process.join("fdinfo")).into_iter().flatten().flatten();
+        let mut texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
+        texts.any(|text| text.contains(&wanted))
+    };
+    let named = |process: &fs::DirEntry| {
+        let number: u32 = process.file_name().to_str()?.parse().ok()?;
+        let name = fs::read_to_string(process.path().join("comm")).ok()?;
+        holds(&process.path()).then(|| format!("process {number} ({})", name.trim_end()))
+    };
+    processes.filter_map(|process| named(&process)).collect()
+}
+
 fn programs() -> Vec<ProgramInfo> {
     let maps = ProgInfoQueryOptions::default().include_map_ids(true);
     ProgInfoIter::with_query_opts(maps).collect()
@@ -62,7 +108,13 @@ struct Operations {
 }
 
 impl Operations {
-    fn of_this_kernel() -> Option<Operations> {
+    /// Read once: a kernel's types stay as they are.
+    fn of_this_kernel() -> Option<&'static Operations> {
+        static OPERATIONS: OnceLock<Option<Operations>> = OnceLock::new();
+        OPERATIONS.get_or_init(Operations::read_types).as_ref()
+    }
+
+    fn read_types() -> Option<Operations> {
         let btf = Btf::from_vmlinux().ok()?;
         let value: Struct<'_> = btf.type_by_name("bpf_struct_ops_tcp_congestion_ops")?;
         let ops: Struct<'_> = btf.type_by_name("tcp_congestion_ops")?;

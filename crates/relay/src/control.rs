@@ -20,14 +20,17 @@ pub(crate) struct Brought {
 impl Brought {
     /// Brings those that the legs name. One that cannot be had is as if it was not tried: whether the
     /// leg's sockets can have it is found out by asking for it. Nor are those tried that take
-    /// feedback where there is no map that it could come by.
+    /// feedback where there is no map that it could come by: none is pinned, and an agent cannot find
+    /// the one that they would have (before Linux 6.4).
     pub(crate) fn by(config: &Config) -> Brought {
         let controls = Controls::default();
+        let found = Kernel::running().is_ok_and(|kernel| kernel.links);
+        let fed = found || controls.feedback().exists();
         let ours = |name: &str| Algorithm::named(name.strip_prefix(PREFIX)?).ok();
         let mut held: Vec<Held> = [&config.client_leg, &config.server_leg]
             .into_iter()
             .filter_map(|leg| leg.congestion_control.as_deref().and_then(ours))
-            .filter(|control| !control.takes_feedback() || controls.feedback().exists())
+            .filter(|control| fed || !control.takes_feedback())
             .filter_map(|control| {
                 let held = controls.hold(control, &Options::default());
                 held.inspect_err(|error| tracing::warn!(%error, "congestion control")).ok()

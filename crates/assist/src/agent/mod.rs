@@ -37,6 +37,8 @@ use regulate::Regulator;
 
 /// How often this host's connections are looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// How often it is seen whether the congestion controls still read what is left for them.
+const REFRESH: Duration = Duration::from_millis(500);
 /// The paper's alpha: a window of twice the bandwidth-delay product, for what waits in the hosts.
 const ALPHA: u32 = 2;
 /// How long a UE stays registered after its last connection.
@@ -131,6 +133,17 @@ impl State {
                 }
                 self.write_errors += 1;
             }
+        }
+    }
+
+    /// Sees whether what is left is still read, and leaves it again where that has changed.
+    fn refresh(&mut self, now: Time) {
+        let Some(said) = self.sink.refresh() else { return };
+        tracing::warn!("{said}");
+        let holds = |entry: &&Entry| now.since(entry.measured) < self.timeout;
+        let entries: Vec<Entry> = self.board.entries().filter(holds).copied().collect();
+        for entry in &entries {
+            self.write(entry);
         }
     }
 
@@ -278,6 +291,7 @@ impl Prepared {
         drop(watched);
         tokio::pin!(stop);
         let mut look = tokio::time::interval(LOOK);
+        let mut refresh = tokio::time::interval(REFRESH);
         let mut seen = BTreeMap::new();
         let mut regulator = Regulator::default();
         loop {
@@ -290,6 +304,7 @@ impl Prepared {
                     };
                     let _ = answer.send(said);
                 }
+                _ = refresh.tick() => self.shared.lock().refresh(clock::now()),
                 _ = look.tick() => {
                     if let Some(flows) = self.look(&wanted, &mut seen).await
                         && let Some(me) = self.config.regulate

@@ -1,6 +1,5 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map};
 use std::fmt;
-use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,6 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use midspan_assist_proto::Entry;
 use midspan_cc::Feedback;
 use midspan_cc::feedback::{ENTRIES, KEY_SIZE, PIN, VALUE_SIZE, Value, key};
+use midspan_ccload::{Controls, PREFIX};
 use midspan_units::Span;
 
 /// Where an agent leaves what its host's senders are to go by.
@@ -26,26 +26,45 @@ pub trait Sink: Send + fmt::Debug {
     /// # Errors
     /// When it cannot be taken away.
     fn remove(&mut self, ue: IpAddr) -> io::Result<()>;
+
+    /// Sees whether what is left is still read by whom it is for. Answers what has changed, if something
+    /// has: then all is to be left again.
+    fn refresh(&mut self) -> Option<String> {
+        None
+    }
 }
 
-/// The BPF map from which the congestion controls `natcp` and `nacubic` read ([`midspan_cc::feedback`]).
+/// The BPF map from which the congestion controls `natcp` and `nacubic` read ([`midspan_cc::feedback`]):
+/// the pinned one, and whichever else the registered controls have, who may have come before it or
+/// outlived it.
 #[derive(Debug)]
-pub struct FeedbackMap(MapHandle);
+pub struct FeedbackMap {
+    controls: Option<Controls>,
+    map: MapHandle,
+    /// Maps of controls that read another, by identifier.
+    others: BTreeMap<u32, MapHandle>,
+}
 
 impl FeedbackMap {
-    /// Opens the map that is pinned in `folder`, or makes and pins it there: whoever comes first
+    /// As [`FeedbackMap::of`], for the machine's own controls, with their map pinned in `folder`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn pinned(folder: &Path) -> io::Result<FeedbackMap> {
+        FeedbackMap::of(Controls::new(folder, PREFIX))
+    }
+
+    /// Opens the map that these controls have pinned, or makes and pins it there: whoever comes first
     /// does, this or the loader of the congestion controls.
     ///
     /// # Errors
     /// When the folder is not of a BPF file system, the user may not, or what is pinned there is
     /// another map.
-    pub fn pinned(folder: &Path) -> io::Result<FeedbackMap> {
-        let path = folder.join(PIN);
-        let in_path =
-            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let other = |error: libbpf_rs::Error| in_path(io::Error::other(error));
+    pub fn of(controls: Controls) -> io::Result<FeedbackMap> {
+        let path = controls.feedback();
+        let other = |error: libbpf_rs::Error| in_path(&path, io::Error::other(error));
         if !path.exists() {
-            fs::create_dir_all(folder).map_err(in_path)?;
+            controls.make_folder().map_err(io::Error::other)?;
             let mut map = create().map_err(other)?;
             // Somebody else may have pinned theirs in between: theirs holds.
             if let Err(error) = map.pin(&path)
@@ -54,13 +73,10 @@ impl FeedbackMap {
                 return Err(other(error));
             }
         }
-        let map = MapHandle::from_pinned_path(&path).map_err(other)?;
-        let right = map.map_type() == MapType::LruHash
-            && (map.key_size(), map.value_size()) == (KEY_SIZE as u32, VALUE_SIZE as u32);
-        if !right {
-            return Err(in_path(io::Error::other("another map than the one for feedback")));
-        }
-        Ok(FeedbackMap(map))
+        let map = open(&path)?;
+        let mut found = FeedbackMap { controls: Some(controls), map, others: BTreeMap::new() };
+        found.refresh();
+        Ok(found)
     }
 
     /// A map that nobody else knows, for controls that are held with it.
@@ -68,7 +84,8 @@ impl FeedbackMap {
     /// # Errors
     /// When the user may not.
     pub fn private() -> io::Result<FeedbackMap> {
-        create().map(FeedbackMap).map_err(io::Error::other)
+        let map = create().map_err(io::Error::other)?;
+        Ok(FeedbackMap { controls: None, map, others: BTreeMap::new() })
     }
 
     /// The same map once more.
@@ -76,7 +93,12 @@ impl FeedbackMap {
     /// # Errors
     /// When the system has no descriptor left.
     pub fn try_clone(&self) -> io::Result<FeedbackMap> {
-        MapHandle::try_from(&self.0).map(FeedbackMap).map_err(io::Error::other)
+        let map = MapHandle::try_from(&self.map).map_err(io::Error::other)?;
+        Ok(FeedbackMap { controls: self.controls.clone(), map, others: BTreeMap::new() })
+    }
+
+    fn all(&self) -> impl Iterator<Item = &MapHandle> {
+        std::iter::once(&self.map).chain(self.others.values())
     }
 
     /// What holds for `ue`, as it lies in the map.
@@ -84,13 +106,13 @@ impl FeedbackMap {
     /// # Errors
     /// When the map cannot be read.
     pub fn read(&self, ue: IpAddr) -> io::Result<Option<Vec<u8>>> {
-        self.0.lookup(&key(ue), MapFlags::ANY).map_err(io::Error::other)
+        self.map.lookup(&key(ue), MapFlags::ANY).map_err(io::Error::other)
     }
 }
 
 impl AsFd for FeedbackMap {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.map.as_fd()
     }
 }
 
@@ -106,15 +128,75 @@ fn create() -> libbpf_rs::Result<MapHandle> {
 impl Sink for FeedbackMap {
     fn write(&mut self, entry: &Entry, timeout: Span) -> io::Result<()> {
         let value = value(entry, timeout);
-        self.0.update(&key(entry.ue), &value, MapFlags::ANY).map_err(io::Error::other)
+        for map in self.all() {
+            map.update(&key(entry.ue), &value, MapFlags::ANY).map_err(io::Error::other)?;
+        }
+        Ok(())
     }
 
     fn remove(&mut self, ue: IpAddr) -> io::Result<()> {
-        match self.0.delete(&key(ue)) {
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
-            result => result.map_err(io::Error::other),
+        for map in self.all() {
+            match map.delete(&key(ue)) {
+                Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => {}
+                result => result.map_err(io::Error::other)?,
+            }
         }
+        Ok(())
     }
+
+    fn refresh(&mut self) -> Option<String> {
+        let controls = self.controls.as_ref()?;
+        let mut said = None;
+        let path = controls.feedback();
+        if path.exists()
+            && let Ok(map) = open(&path)
+            && id(&map) != id(&self.map)
+        {
+            said = Some(format!("another map is pinned at {} now: it is used", path.display()));
+            self.map = map;
+        }
+        let mut in_use = controls.feedback_in_use();
+        if let Some(own) = id(&self.map) {
+            in_use.remove(&own);
+        }
+        self.others.retain(|id, _| in_use.contains(id));
+        for id in in_use {
+            if let btree_map::Entry::Vacant(place) = self.others.entry(id)
+                && let Ok(map) = MapHandle::from_map_id(id)
+                && is_right(&map)
+            {
+                place.insert(map);
+                let pin = path.display();
+                said = Some(format!(
+                    "a congestion control reads map {id}, and not {pin}: both are used"
+                ));
+            }
+        }
+        said
+    }
+}
+
+/// The map that is pinned there.
+fn open(path: &Path) -> io::Result<MapHandle> {
+    let map = MapHandle::from_pinned_path(path)
+        .map_err(|error| in_path(path, io::Error::other(error)))?;
+    if !is_right(&map) {
+        return Err(in_path(path, io::Error::other("another map than the one for feedback")));
+    }
+    Ok(map)
+}
+
+fn is_right(map: &MapHandle) -> bool {
+    map.map_type() == MapType::LruHash
+        && (map.key_size(), map.value_size()) == (KEY_SIZE as u32, VALUE_SIZE as u32)
+}
+
+fn id(map: &MapHandle) -> Option<u32> {
+    map.info().ok().map(|info| info.info.id)
+}
+
+fn in_path(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn value(entry: &Entry, timeout: Span) -> [u8; VALUE_SIZE] {
@@ -159,7 +241,10 @@ mod tests {
     use midspan_assist_proto::fairness::Coefficient;
     use midspan_units::{ByteSize, Rate, Time};
 
+    use std::fs;
+
     use super::*;
+    use midspan_ccload::{Algorithm, Held, Options};
 
     fn entry() -> Entry {
         Entry {
@@ -196,5 +281,95 @@ mod tests {
         first.remove(entry().ue).unwrap();
         first.remove(entry().ue).unwrap();
         assert_eq!(second.read(entry().ue).unwrap(), None);
+    }
+
+    /// What a machine's programs do with the control, in whatever order.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Step {
+        /// A relay starts, which holds it.
+        Relay,
+        /// The same ends.
+        RelayEnds,
+        /// `midspan cc load`.
+        Load,
+        /// `midspan cc unload --all`.
+        Unload,
+        /// The agent starts, again.
+        Agent,
+    }
+
+    /// After every step, and after every order of them: what the agent leaves is where the control that
+    /// is registered reads it, once the agent has looked.
+    #[test]
+    fn what_is_left_is_read_whoever_came_first() {
+        use Step::*;
+        let letters: String = (0..4)
+            .map(|place| char::from(b'a' + (std::process::id() / 26u32.pow(place) % 26) as u8))
+            .collect();
+        let folder = Path::new("/sys/fs/bpf").join(format!("midspan-test-{letters}"));
+        let controls = Controls::new(&folder, letters);
+        let natcp = Algorithm::named("natcp").unwrap();
+        match controls.hold(natcp, &Options::default()) {
+            Ok(held) => drop(held),
+            Err(error) => return eprintln!("skipped: {error}"),
+        }
+        if !midspan_ccload::Kernel::running().unwrap().links {
+            return eprintln!("skipped: before Linux 6.4 it cannot be seen who reads which map");
+        }
+        let mut orders = vec![vec![]];
+        for _ in 0..3 {
+            let steps = [Relay, RelayEnds, Load, Unload, Agent];
+            let longer = |order: &Vec<Step>| {
+                let order = order.clone();
+                steps.map(move |step| [order.clone(), vec![step]].concat())
+            };
+            orders = orders.iter().flat_map(longer).collect();
+        }
+        for order in orders.iter().filter(|order| order.contains(&Agent)) {
+            let (mut relay, mut agent): (Option<Held>, Option<FeedbackMap>) = (None, None);
+            for step in order {
+                match step {
+                    Relay if relay.is_none() => {
+                        relay = Some(controls.hold(natcp, &Options::default()).unwrap());
+                    }
+                    Relay => {}
+                    RelayEnds => relay = None,
+                    Load => match controls.load(natcp, &Options::default()) {
+                        Ok(_) => {}
+                        Err(error) => {
+                            let me = format!("held by process {}", std::process::id());
+                            assert!(error.to_string().contains(&me), "{order:?}: {error}");
+                        }
+                    },
+                    Unload => drop(controls.unload_all().unwrap()),
+                    Agent => {
+                        drop(agent.take());
+                        agent = Some(FeedbackMap::of(controls.clone()).unwrap());
+                    }
+                }
+                let Some(agent) = &mut agent else { continue };
+                agent.refresh();
+                agent.write(&entry(), Span::from_millis(175)).unwrap();
+                for id in controls.feedback_in_use() {
+                    // One that is going as this looks is nobody's loss.
+                    let Ok(map) = MapHandle::from_map_id(id) else { continue };
+                    let read = map.lookup(&key(entry().ue), MapFlags::ANY).unwrap();
+                    let still = controls.feedback_in_use().contains(&id);
+                    assert!(read.is_some() || !still, "{order:?} at {step:?}");
+                }
+                agent.remove(entry().ue).unwrap();
+            }
+            drop((relay, agent));
+            controls.unload_all().unwrap();
+            let _ = fs::remove_file(folder.join(PIN));
+            let _ = fs::remove_dir(&folder);
+        }
+    }
+
+    #[test]
+    fn without_a_bpf_file_system_it_says_what_to_do() {
+        let folder = std::env::temp_dir().join("midspan-no-bpffs");
+        let error = FeedbackMap::pinned(&folder).unwrap_err().to_string();
+        assert!(error.contains("mount -t bpf bpf /sys/fs/bpf"), "{error}");
     }
 }
