@@ -154,6 +154,7 @@ impl Relay {
     fn look_around(&mut self, surroundings: &mut Surroundings) {
         let Way::Bpf(steered) = &mut self.way else { return };
         surroundings.look = Instant::now() + LOOK;
+        let consulted = steered.consults();
         if let Err(error) = steered.follow_rules() {
             tracing::warn!(%error, "rules of this host that have changed are not followed");
         }
@@ -166,6 +167,8 @@ impl Relay {
             self.holds_nothing = true;
             tracing::error!(%error, "new connections pass, as rules of this host cannot be asked");
         }
+        // What comes out of interfaces is looked at while rules are asked.
+        surroundings.is_behind |= steered.consults() != consulted;
         surroundings.follow_interfaces(steered);
     }
 
