@@ -337,6 +337,25 @@ fn the_relay_takes_settings_from_file_and_flags() {
 }
 
 #[test]
+fn a_relay_that_would_be_connected_to_itself_is_refused_with_one_line_and_status_2() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("relay.toml");
+    for to in ["127.0.0.1:8080", "localhost:8080"] {
+        let forward = format!("[[forward]]\nlisten = \"0.0.0.0:8080\"\nto = \"{to}\"\n");
+        fs::write(&file, forward).unwrap();
+        for check in [&["--check"][..], &[]] {
+            let mut command = common::midspan();
+            let output = command.args(["relay", "--config"]).arg(&file).args(check).output();
+            let output = output.unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("127.0.0.1:8080") && said.contains("itself"), "{said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+    }
+}
+
+#[test]
 fn a_running_relay_is_asked_and_told() {
     let directory = tempfile::tempdir().unwrap();
     let (file, socket) = (directory.path().join("relay.toml"), directory.path().join("admin"));

@@ -29,10 +29,6 @@ fn prepare(shared: &Shared) -> Result<Box<Settings>, String> {
     ] {
         socket::probe(settings, mptcp).map_err(|error| format!("{leg}: {error}"))?;
     }
-    let mut forwards = Vec::with_capacity(config.forward.len());
-    for forward in &config.forward {
-        let resolved = forward.resolve().map_err(|error| format!("forward: {error}"))?;
-        forwards.push(Arc::new(resolved));
-    }
+    let forwards = config.resolve().map_err(|error| error.to_string())?;
     Ok(Box::new(Settings { config, forwards }))
 }

@@ -40,6 +40,11 @@ impl Servers {
         ready.into_iter().chain(resting).map(|server| server.address).collect()
     }
 
+    /// All, in order.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.0.iter().map(|server| server.address)
+    }
+
     /// A server could not be connected to.
     pub(crate) fn failed(&self, address: SocketAddr, now: Instant) {
         for server in self.of(address) {

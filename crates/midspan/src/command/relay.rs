@@ -50,6 +50,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
     let start = if arguments.replace { Start::Replacing } else { Start::Alone };
     let config = configuration(&arguments)?;
     if check {
+        config.check_here().map_err(BadInput::because)?;
         print!("{}", toml::to_string(&config)?);
         return Ok(ExitCode::SUCCESS);
     }

@@ -1,9 +1,11 @@
 //! Explicit mode: connections made to the relay, and whom they are passed on to.
 
+use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use ipnet::IpNet;
+use midspan_sys::sysctl;
 use serde::{Deserialize, Serialize};
 
 use crate::proxy_protocol::ProxyVersion;
@@ -19,6 +21,12 @@ pub struct ForwardConfig {
     /// Servers as `HOST:PORT`, tried in order, each name's addresses too; those last that could not be connected to
     /// in the last 10 s. Names are resolved when the relay starts.
     pub to: To,
+    /// Prefixes of the clients that may connect. Empty: all may.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<IpNet>,
+    /// Prefixes of clients that may not, also if they are in `allow`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deny: Vec<IpNet>,
     /// Whether and from whom connections are told by the PROXY protocol, and whether servers are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_protocol: Option<ProxyConfig>,
@@ -42,6 +50,8 @@ pub struct ProxyConfig {
 pub(crate) struct Forward {
     pub(crate) listen: SocketAddr,
     pub(crate) to: Servers,
+    allow: Vec<IpNet>,
+    deny: Vec<IpNet>,
     proxies: Vec<IpNet>,
     pub(crate) send: Option<ProxyVersion>,
 }
@@ -61,6 +71,11 @@ impl ForwardConfig {
         self.to.fault()
     }
 
+    /// Where it listens, and its servers that need no resolving.
+    pub(super) fn literal(&self) -> (SocketAddr, Vec<SocketAddr>) {
+        (self.listen, self.to.literal())
+    }
+
     /// Resolves its names.
     ///
     /// # Errors
@@ -70,6 +85,8 @@ impl ForwardConfig {
         Ok(Forward {
             listen: self.listen,
             to: Servers::new(self.to.resolve()?),
+            allow: self.allow.clone(),
+            deny: self.deny.clone(),
             proxies: proxy.map_or(Vec::new(), |proxy| proxy.from.clone()),
             send: proxy.and_then(|proxy| proxy.send),
         })
@@ -86,6 +103,73 @@ impl Forward {
     pub(crate) fn trusts(&self, proxy: IpAddr) -> bool {
         self.proxies.iter().any(|prefix| prefix.contains(&proxy))
     }
+
+    /// Whether this client may connect.
+    pub(crate) fn takes(&self, client: IpAddr) -> bool {
+        let client = client.to_canonical();
+        let is_among = |prefixes: &[IpNet]| prefixes.iter().any(|prefix| prefix.contains(&client));
+        (self.allow.is_empty() || is_among(&self.allow)) && !is_among(&self.deny)
+    }
+}
+
+/// A listener whose connections come back to it, and the server by which they do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Loop {
+    listen: SocketAddr,
+    to: SocketAddr,
+}
+
+impl fmt::Display for Loop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Loop { listen, to } = self;
+        write!(f, "that listens at {listen} would be connected to itself: take {to} out of `to`")
+    }
+}
+
+/// The first listener whose connections come back to it, by one server or by those of other listeners too.
+/// `is_here` is whether an address is one of this host.
+pub(super) fn first_loop(
+    forwards: &[(SocketAddr, Vec<SocketAddr>)],
+    is_here: impl Fn(IpAddr) -> bool,
+) -> Option<Loop> {
+    let place_of = |to: &SocketAddr| {
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+        let mut listens = forwards.iter().map(|(listen, _)| listen);
+        let is_any_here = |listen: &SocketAddr| {
+            let is_meant = match listen.ip().is_unspecified() {
+                true => to.ip().is_unspecified() || is_here(to.ip()),
+                false => to.ip().is_unspecified() && listen.ip().is_loopback(),
+            };
+            is_meant && to.port() == listen.port() && to.is_ipv4() == listen.is_ipv4()
+        };
+        let exactly = listens.clone().position(|listen| *listen == to);
+        exactly.or_else(|| listens.position(is_any_here))
+    };
+    (0..forwards.len()).find_map(|goal| {
+        let (listen, servers) = &forwards[goal];
+        let comes_back = |to: &&SocketAddr| {
+            let mut seen = vec![false; forwards.len()];
+            let mut ahead = Vec::from_iter(place_of(to));
+            while let Some(here) = ahead.pop() {
+                if here == goal {
+                    return true;
+                }
+                if !std::mem::replace(&mut seen[here], true) {
+                    ahead.extend(forwards[here].1.iter().filter_map(place_of));
+                }
+            }
+            false
+        };
+        servers.iter().find(comes_back).map(|to| Loop { listen: *listen, to: *to })
+    })
+}
+
+/// Whether an address is one of the calling thread's network namespace.
+pub(super) fn is_here(address: IpAddr) -> bool {
+    let family = if address.is_ipv4() { "ipv4" } else { "ipv6" };
+    let any_binds = sysctl::get(&format!("net.{family}.ip_nonlocal_bind"));
+    address.is_loopback()
+        || any_binds.is_ok_and(|any| any == "0") && UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// One server, or several.
@@ -116,6 +200,11 @@ impl To {
         (!fits).then_some("must name servers as \"HOST:PORT\", such as \"server.example:80\"")
     }
 
+    /// Those that are addresses, and no names.
+    fn literal(&self) -> Vec<SocketAddr> {
+        self.names().iter().filter_map(|name| name.parse().ok()).collect()
+    }
+
     /// All addresses, in order.
     fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         let mut all = Vec::new();
@@ -126,5 +215,87 @@ impl To {
             all.extend(addresses);
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    /// The listener that a loop is found at, and by which server, where 192.0.2.1 and 2001:db8::1 are here.
+    fn found(forwards: &[(&str, &[&str])]) -> Option<(SocketAddr, SocketAddr)> {
+        let forwards: Vec<_> = forwards
+            .iter()
+            .map(|(listen, to)| (at(listen), to.iter().map(|to| at(to)).collect()))
+            .collect();
+        let here = ["192.0.2.1", "2001:db8::1"].map(|text| text.parse::<IpAddr>().unwrap());
+        let is_here = |address: IpAddr| address.is_loopback() || here.contains(&address);
+        first_loop(&forwards, is_here).map(|Loop { listen, to }| (listen, to))
+    }
+
+    #[test]
+    fn a_listener_leads_to_itself_however_it_is_called() {
+        for (listen, to) in [
+            ("192.0.2.1:80", "192.0.2.1:80"),
+            ("198.51.100.1:80", "198.51.100.1:80"),
+            ("0.0.0.0:80", "192.0.2.1:80"),
+            ("0.0.0.0:80", "127.0.0.5:80"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+            ("0.0.0.0:80", "[::ffff:192.0.2.1]:80"),
+            ("127.0.0.1:80", "0.0.0.0:80"),
+            ("[::]:80", "[2001:db8::1]:80"),
+            ("[::]:80", "[::1]:80"),
+            ("[::1]:80", "[::]:80"),
+        ] {
+            assert_eq!(found(&[(listen, &["203.0.113.9:80", to])]), Some((at(listen), at(to))));
+        }
+        for (listen, to) in [
+            ("192.0.2.1:80", "192.0.2.1:81"),
+            ("192.0.2.1:80", "127.0.0.1:80"),
+            ("0.0.0.0:80", "203.0.113.9:80"),
+            ("0.0.0.0:80", "[2001:db8::1]:80"),
+            ("[::]:80", "192.0.2.1:80"),
+            ("192.0.2.1:80", "0.0.0.0:80"),
+        ] {
+            assert_eq!(found(&[(listen, &[to])]), None, "{listen} {to}");
+        }
+    }
+
+    #[test]
+    fn listeners_lead_to_each_other_and_that_ends_or_not() {
+        let (first, second) = ("127.0.0.1:1", "127.0.0.1:2");
+        let last = "127.0.0.1:3";
+        let with = |to: &[&str]| found(&[(first, &[second]), (second, &[last]), (last, to)]);
+        assert_eq!(with(&["127.0.0.1:4"]), None);
+        assert_eq!(with(&["127.0.0.1:4", first]), Some((at(first), at(second))));
+        assert_eq!(with(&[second]), Some((at(second), at(last))));
+        // Who listens at an address alone has what is for it.
+        assert_eq!(found(&[("0.0.0.0:1", &[first]), (first, &["127.0.0.1:4"])]), None);
+    }
+
+    #[test]
+    fn a_client_is_taken_unless_it_may_not_come() {
+        let forward = |rest: &str| {
+            let text = format!("listen = \"0.0.0.0:80\"\nto = \"192.0.2.1:80\"\n{rest}");
+            toml::from_str::<ForwardConfig>(&text).unwrap().resolve().unwrap()
+        };
+        let takes = |rest: &str, client: &str| forward(rest).takes(client.parse().unwrap());
+        assert!(takes("", "10.0.0.1"));
+        let both = "allow = [\"10.0.0.0/8\", \"fd00::/8\"]\ndeny = [\"10.9.0.0/16\"]";
+        for (client, is_taken) in [
+            ("10.0.0.1", true),
+            ("10.9.0.1", false),
+            ("::ffff:10.0.0.1", true),
+            ("::ffff:10.9.0.1", false),
+            ("192.0.2.1", false),
+            ("fd00::1", true),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(takes(both, client), is_taken, "{client}");
+        }
     }
 }

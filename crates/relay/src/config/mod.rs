@@ -13,6 +13,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use midspan_split::Patience;
@@ -347,6 +348,31 @@ impl Config {
         self.first_fault().map_or(Ok(()), |fault| Err(plain(fault.to_string())))
     }
 
+    /// Checks what depends on this host's addresses, and on those of names that have any.
+    ///
+    /// # Errors
+    /// The first `forward` that would be connected to itself.
+    pub fn check_here(&self) -> Result<(), ConfigError> {
+        let resolved = self.forward.iter().filter_map(|forward| forward.resolve().ok());
+        no_loop(&resolved.map(Arc::new).collect::<Vec<_>>())
+    }
+
+    /// The listeners, their servers' names resolved.
+    ///
+    /// # Errors
+    /// The first name that has no address; and as [`Config::check_here`].
+    pub(crate) fn resolve(&self) -> Result<Vec<Arc<Forward>>, ConfigError> {
+        let mut forwards = Vec::with_capacity(self.forward.len());
+        for forward in &self.forward {
+            let resolved = forward.resolve().map_err(|error| {
+                plain(format!("`forward` that listens at {}: {error}", forward.listen))
+            });
+            forwards.push(Arc::new(resolved?));
+        }
+        no_loop(&forwards)?;
+        Ok(forwards)
+    }
+
     fn first_fault(&self) -> Option<Fault> {
         let fault = |key: &[&'static str], said: &str| Some(Fault::new(key, said));
         if self.port == 0 {
@@ -362,6 +388,10 @@ impl Config {
             if let Some(said) = forward.fault() {
                 return fault(&["forward"], &format!("that listens at {} {said}", forward.listen));
             }
+        }
+        let literal: Vec<_> = self.forward.iter().map(ForwardConfig::literal).collect();
+        if let Some(found) = forward::first_loop(&literal, |address| address.is_loopback()) {
+            return fault(&["forward"], &found.to_string());
         }
         if self.mark == 0 {
             return fault(&["mark"], "must not be 0, which every unmarked packet has");
@@ -449,6 +479,15 @@ impl Config {
             }
         }
         None
+    }
+}
+
+fn no_loop(forwards: &[Arc<Forward>]) -> Result<(), ConfigError> {
+    let ends = |forward: &Arc<Forward>| (forward.listen, forward.to.addresses().collect());
+    let ends: Vec<_> = forwards.iter().map(ends).collect();
+    match forward::first_loop(&ends, forward::is_here) {
+        Some(found) => Err(plain(format!("`forward` {found}"))),
+        None => Ok(()),
     }
 }
 
@@ -610,6 +649,7 @@ to = "one.example:80"
             ("send = \"v2\"", "send = \"v3\"", ["v3", "`v2`"]),
             (", send", ", sned", ["sned", "`send`"]),
             ("from = [\"192.0.2.0/24\"], send = \"v2\"", "", ["0.0.0.0:8080", "`send`"]),
+            ("192.0.2.1:80", "127.0.0.1:8080", ["127.0.0.1:8080", "itself"]),
         ] {
             let said = refusal(&FORWARDS.replacen(right, wrong, 1));
             assert!(said.starts_with("line ") && !said.contains('\n'), "{said}");

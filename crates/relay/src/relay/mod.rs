@@ -181,10 +181,7 @@ impl Relay {
         let intercepts =
             config.interception != InterceptionKind::None && !config.clients.is_empty();
         let office = if intercepts { take_office(start)? } else { None };
-        let mut forwards = Vec::with_capacity(config.forward.len());
-        for forward in &config.forward {
-            forwards.push(Arc::new(forward.resolve().map_err(system("forward"))?));
-        }
+        let forwards = config.resolve()?;
         let port = config.port;
         let count = worker_count(&config).map_err(system("workers"))?;
         let replaces = intercepts && office.is_none();

@@ -139,6 +139,9 @@ impl Worker {
         if let Some(ends) = ends {
             accepted.client = ends.client;
         }
+        if !forward.takes(accepted.client.ip()) {
+            return self.counters().refused_client.add(1);
+        }
         self.take(accepted, Some(forward));
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use midspan_sys::netlink::Netlink;
 
 use crate::process::RelayProcess;
-use crate::world::{BOX, PATIENCE, SERVER, World, assert_reset, ip};
+use crate::world::{BOX, CLIENT, FOREIGN, PATIENCE, SERVER, World, assert_reset, ip};
 
 const PORT: u16 = 8080;
 
@@ -43,6 +43,73 @@ fn connections_to_the_relay_are_passed_on() {
         let counts = relay.until(|counts| counts["active"] == 0);
         assert_eq!((counts["accepted"], counts["closed"]), (2, 2));
     }
+}
+
+#[test]
+fn only_clients_that_may_are_taken() {
+    let Some(world) = World::new() else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    let settings = |prefixes: &str| {
+        format!(
+            "interception = \"none\"\n[[forward]]\nlisten = \"0.0.0.0:{PORT}\"\nto = \"{address}\"\n\
+             {prefixes}"
+        )
+    };
+    let mut relay = RelayProcess::start(&world.relay, &settings("allow = [\"192.168.0.0/16\"]\n"));
+    let connect = |from: &str| {
+        world.connect_from(SocketAddr::new(ip(from), 0), SocketAddr::new(ip(BOX[0]), PORT))
+    };
+    let taken = |from: &str| {
+        let near = connect(from).unwrap();
+        drop((listener.accept().unwrap(), near));
+    };
+    assert_reset(connect(CLIENT[0]));
+    taken(FOREIGN);
+    assert_eq!(relay.until(|counts| counts["active"] == 0)["refused_client"], 1);
+    // Changed while it runs, and `deny` is stronger.
+    let denied =
+        format!("allow = [\"10.0.0.0/8\", \"192.168.0.0/16\"]\ndeny = [\"{FOREIGN}/32\"]\n");
+    relay.rewrite(&settings(&denied));
+    relay.signal(rustix::process::Signal::HUP);
+    let start = Instant::now();
+    while relay.counts()["refused_client"] == 1 {
+        assert!(start.elapsed() < PATIENCE);
+        drop(connect(FOREIGN));
+        listener.set_nonblocking(true).unwrap();
+        let _ = listener.accept();
+    }
+    listener.set_nonblocking(false).unwrap();
+    taken(CLIENT[0]);
+    drop(relay);
+    let mut relay = RelayProcess::start(&world.relay, &settings("deny = [\"10.1.0.0/24\"]\n"));
+    assert_reset(connect(CLIENT[0]));
+    taken(FOREIGN);
+    assert_eq!(relay.until(|counts| counts["active"] == 0)["refused_client"], 1);
+}
+
+#[test]
+fn a_listener_that_would_be_connected_to_itself_is_refused() {
+    let Some(world) = World::new() else { return };
+    // An address of the box, which is not said in the file to be one.
+    for (listen, to) in [("0.0.0.0", BOX[0]), ("[::]", BOX[1]), ("10.1.0.1", BOX[0])] {
+        let to = SocketAddr::new(ip(to), PORT);
+        let text = format!("[[forward]]\nlisten = \"{listen}:{PORT}\"\nto = \"{to}\"\n");
+        let start = || {
+            let config: midspan_relay::Config = text.parse()?;
+            midspan_relay::Relay::start(config).map(drop)
+        };
+        match world.relay.run(start).unwrap() {
+            Err(midspan_relay::Error::Config(error)) => {
+                let said = error.to_string();
+                assert!(said.contains(&to.to_string()) && said.contains("itself"), "{said}");
+            }
+            other => panic!("{other:?} for {text}"),
+        }
+    }
+    let elsewhere =
+        format!("[[forward]]\nlisten = \"0.0.0.0:{PORT}\"\nto = \"{}:{PORT}\"\n", SERVER[0]);
+    let config = elsewhere.parse().unwrap();
+    assert!(world.relay.run(|| midspan_relay::Relay::start(config).map(drop)).unwrap().is_ok());
 }
 
 #[test]
