@@ -1,8 +1,8 @@
 //! The servers that a listener passes connections on to, and which of them are left alone for a while.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// How long a server is left alone that could not be connected to.
@@ -10,7 +10,7 @@ const REST: Duration = Duration::from_secs(10);
 
 /// Servers in order, in common to all workers.
 #[derive(Debug)]
-pub(crate) struct Servers(Vec<Arc<Server>>);
+pub(crate) struct Servers(RwLock<Arc<[Arc<Server>]>>);
 
 #[derive(Debug)]
 struct Server {
@@ -22,33 +22,54 @@ struct Server {
 
 impl Servers {
     pub(crate) fn new(addresses: impl IntoIterator<Item = SocketAddr>) -> Servers {
-        Servers(addresses.into_iter().map(Server::new).collect())
+        Servers(RwLock::new(addresses.into_iter().map(Server::new).collect()))
+    }
+
+    /// Goes on with other addresses, in this order; with the order of before if they are the same. What is known of those
+    /// that stay is kept. Whether any has changed.
+    pub(crate) fn become_these(&self, addresses: &[SocketAddr]) -> bool {
+        let old = self.now();
+        let sorted = |mut addresses: Vec<SocketAddr>| {
+            addresses.sort_unstable();
+            addresses.dedup();
+            addresses
+        };
+        if sorted(addresses.to_vec()) == sorted(self.addresses()) {
+            return false;
+        }
+        let known = |address: &SocketAddr| old.iter().find(|server| server.address == *address);
+        let server = |address| known(address).cloned().unwrap_or_else(|| Server::new(*address));
+        let new = addresses.iter().map(server).collect();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = new;
+        true
+    }
+
+    /// All, in order.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.now().iter().map(|server| server.address).collect()
     }
 
     /// Whom to connect to: the first that is not left alone, or else the first. When a server's rest is over,
     /// it is given out once, and rests on unless that connection [comes about](Servers::answered): so others do
     /// not wait for it too.
     pub(crate) fn first(&self, now: Instant) -> Option<SocketAddr> {
-        let ready = self.0.iter().find(|server| server.is_ready(now) && server.is_claimed(now));
-        ready.or(self.0.first()).map(|server| server.address)
+        let all = self.now();
+        let ready = all.iter().find(|server| server.is_ready(now) && server.is_claimed(now));
+        ready.or(all.first()).map(|server| server.address)
     }
 
     /// Whom to connect to where that fails, in order: those last that are left alone.
     pub(crate) fn others(&self, first: SocketAddr, now: Instant) -> Vec<SocketAddr> {
-        let others = self.0.iter().filter(|server| server.address != first);
+        let all = self.now();
+        let others = all.iter().filter(|server| server.address != first);
         let (ready, resting): (Vec<_>, Vec<_>) = others.partition(|server| server.is_ready(now));
         ready.into_iter().chain(resting).map(|server| server.address).collect()
     }
 
-    /// All, in order.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        self.0.iter().map(|server| server.address)
-    }
-
     /// A server could not be connected to.
     pub(crate) fn failed(&self, address: SocketAddr, now: Instant) {
-        for server in self.of(address) {
-            if server.rests.swap(server.rest(now), Ordering::Relaxed) == 0 && self.0.len() > 1 {
+        for server in self.now().iter().filter(|server| server.address == address) {
+            if server.rests.swap(server.rest(now), Ordering::Relaxed) == 0 {
                 tracing::debug!(server = %address, "it cannot be connected to; others are preferred for {REST:?}");
             }
         }
@@ -56,15 +77,15 @@ impl Servers {
 
     /// A server was connected to.
     pub(crate) fn answered(&self, address: SocketAddr) {
-        for server in self.of(address) {
+        for server in self.now().iter().filter(|server| server.address == address) {
             if server.rests.load(Ordering::Relaxed) != 0 {
                 server.rests.store(0, Ordering::Relaxed);
             }
         }
     }
 
-    fn of(&self, address: SocketAddr) -> impl Iterator<Item = &Arc<Server>> {
-        self.0.iter().filter(move |server| server.address == address)
+    fn now(&self) -> Arc<[Arc<Server>]> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -123,6 +144,22 @@ mod tests {
         servers.answered(a);
         assert_eq!(servers.first(then + REST), Some(a));
         assert_eq!(servers.first(then + REST), Some(a));
+    }
+
+    #[test]
+    fn other_addresses_are_taken_and_what_is_known_is_kept() {
+        let ([a, b, c], servers, now) = three();
+        servers.failed(a, now);
+        // Answers come in any order.
+        assert!(!servers.become_these(&[c, a, b]));
+        assert_eq!(servers.addresses(), [a, b, c]);
+        let d = SocketAddr::from(([192, 0, 2, 1], 4));
+        assert!(servers.become_these(&[a, d]));
+        assert_eq!((servers.first(now), servers.others(d, now)), (Some(d), vec![a]));
+        // A flow may still be on its way to one that is gone.
+        servers.failed(c, now);
+        servers.answered(c);
+        assert_eq!(servers.addresses(), [a, d]);
     }
 
     #[test]

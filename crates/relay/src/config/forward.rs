@@ -19,7 +19,7 @@ pub struct ForwardConfig {
     /// Address and port to listen at, such as `0.0.0.0:8080` or `[::]:8080`.
     pub listen: SocketAddr,
     /// Servers as `HOST:PORT`, tried in order, each name's addresses too; those last that could not be connected to
-    /// in the last 10 s. Names are resolved when the relay starts.
+    /// in the last 10 s. Names are resolved at the start and every 30 s.
     pub to: To,
     /// Prefixes of the clients that may connect. Empty: all may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -71,6 +71,16 @@ impl ForwardConfig {
         self.to.fault()
     }
 
+    /// Whether some of its servers need resolving.
+    pub(super) fn has_names(&self) -> bool {
+        self.to.literal().len() < self.to.names().len()
+    }
+
+    /// All addresses of its servers, in order.
+    pub(super) fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        self.to.resolve()
+    }
+
     /// Where it listens, and its servers that need no resolving.
     pub(super) fn literal(&self) -> (SocketAddr, Vec<SocketAddr>) {
         (self.listen, self.to.literal())
@@ -84,7 +94,7 @@ impl ForwardConfig {
         let proxy = self.proxy_protocol.as_ref();
         Ok(Forward {
             listen: self.listen,
-            to: Servers::new(self.to.resolve()?),
+            to: Servers::new(self.addresses()?),
             allow: self.allow.clone(),
             deny: self.deny.clone(),
             proxies: proxy.map_or(Vec::new(), |proxy| proxy.from.clone()),

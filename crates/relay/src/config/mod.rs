@@ -11,6 +11,8 @@ mod wild;
 
 use std::fmt;
 use std::fs;
+use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -373,6 +375,36 @@ impl Config {
         Ok(forwards)
     }
 
+    /// Has the listeners, which are those of this configuration, pass on to what their servers' names stand for now. A
+    /// name without an answer, or by which one would be connected to itself, changes nothing.
+    pub(crate) fn follow_names(&self, forwards: &[Arc<Forward>]) {
+        self.follow_names_by(forwards, ForwardConfig::addresses);
+    }
+
+    fn follow_names_by(
+        &self,
+        forwards: &[Arc<Forward>],
+        resolve: impl Fn(&ForwardConfig) -> io::Result<Vec<SocketAddr>>,
+    ) {
+        for (at, config) in self.forward.iter().enumerate().filter(|(_, one)| one.has_names()) {
+            let listen = config.listen;
+            let addresses = match resolve(config) {
+                Ok(addresses) => addresses,
+                Err(error) => {
+                    tracing::debug!(%listen, %error, "a server's name has no answer");
+                    continue;
+                }
+            };
+            let mut ends = ends_of(forwards);
+            ends[at].1.clone_from(&addresses);
+            if let Some(found) = forward::first_loop(&ends, forward::is_here) {
+                tracing::warn!("`forward` {found}; it goes on with the addresses of before");
+            } else if forwards[at].to.become_these(&addresses) {
+                tracing::info!(%listen, ?addresses, "servers have other addresses");
+            }
+        }
+    }
+
     fn first_fault(&self) -> Option<Fault> {
         let fault = |key: &[&'static str], said: &str| Some(Fault::new(key, said));
         if self.port == 0 {
@@ -483,12 +515,14 @@ impl Config {
 }
 
 fn no_loop(forwards: &[Arc<Forward>]) -> Result<(), ConfigError> {
-    let ends = |forward: &Arc<Forward>| (forward.listen, forward.to.addresses().collect());
-    let ends: Vec<_> = forwards.iter().map(ends).collect();
-    match forward::first_loop(&ends, forward::is_here) {
+    match forward::first_loop(&ends_of(forwards), forward::is_here) {
         Some(found) => Err(plain(format!("`forward` {found}"))),
         None => Ok(()),
     }
+}
+
+fn ends_of(forwards: &[Arc<Forward>]) -> Vec<(SocketAddr, Vec<SocketAddr>)> {
+    forwards.iter().map(|forward| (forward.listen, forward.to.addresses())).collect()
 }
 
 const MOST_WORKERS: usize = 64;
@@ -655,6 +689,27 @@ to = "one.example:80"
             assert!(said.starts_with("line ") && !said.contains('\n'), "{said}");
             assert!(words.iter().all(|word| said.contains(word)), "{said}");
         }
+    }
+
+    #[test]
+    fn servers_follow_their_names() {
+        let text = "[[forward]]\nlisten = \"127.0.0.1:1\"\nto = \"192.0.2.1:80\"\n\
+                    [[forward]]\nlisten = \"127.0.0.1:2\"\nto = \"localhost:80\"\n";
+        let config: Config = text.parse().unwrap();
+        let forwards = config.resolve().unwrap();
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let follow = |answer: Option<&str>| {
+            config.follow_names_by(&forwards, |config| {
+                assert_eq!(config.listen.port(), 2, "the other has no name");
+                answer.map(|to| vec![at(to)]).ok_or_else(|| io::Error::other("no answer"))
+            });
+            assert_eq!(forwards[0].to.addresses(), [at("192.0.2.1:80")]);
+            forwards[1].to.addresses()
+        };
+        assert_eq!(follow(Some("192.0.2.7:80")), [at("192.0.2.7:80")]);
+        assert_eq!(follow(None), [at("192.0.2.7:80")]);
+        assert_eq!(follow(Some("127.0.0.1:2")), [at("192.0.2.7:80")]);
+        assert_eq!(follow(Some("192.0.2.8:80")), [at("192.0.2.8:80")]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The relay from start to end.
 
+mod names;
 mod supervisor;
 
 use std::io;
@@ -20,6 +21,7 @@ use crate::shared::{Monitor, Phase, Shared, raise};
 use crate::socket::{self, Place};
 use crate::succession::{Office, retire_predecessor};
 use crate::worker::{self, Worker};
+use names::Names;
 use supervisor::Signals;
 
 /// Why the relay did not start, or did not end as it should.
@@ -115,6 +117,7 @@ pub struct Relay {
     held: Option<HeldThread>,
     /// SYNs cannot be held, and that was said.
     holds_nothing: bool,
+    names: Option<Names>,
     _controls: Brought,
     /// Keeps a second relay from taking connections in the same network namespace.
     office: Option<Office>,
@@ -226,6 +229,7 @@ impl Relay {
             accounts: None,
             held: None,
             holds_nothing: false,
+            names: None,
             _controls: controls,
             office,
         };
@@ -244,6 +248,10 @@ impl Relay {
         relay.way = way;
         if replaces {
             relay.office = succeed(relay.shared.settings().config.mark);
+        }
+        if !relay.shared.settings().config.forward.is_empty() {
+            let names = Names::follow(relay.shared.clone());
+            relay.names = Some(names.map_err(system("threads"))?);
         }
         let windows = windows.map_or_else(|| Windows::open(&relay.shared.settings().config), Ok);
         match windows.and_then(|windows| windows.serve(relay.monitor())) {
@@ -319,6 +327,7 @@ impl Relay {
         let ends: Vec<_> = self.workers.drain(..).map(JoinHandle::join).collect();
         self.accounts = None;
         self.held = None;
+        self.names = None;
         self.way = Way::Foreign;
         if let Some(flow_log) = &self.shared.observer.flow_log {
             flow_log.close();
