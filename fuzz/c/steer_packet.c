@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 	copy = malloc(skb.len ? skb.len : 1);
 	memcpy(copy, bytes + 2, skb.len);
 	packet_bytes = copy;
-	packet = parse(&skb);
+	parse(&skb, &packet);
 	if (packet.kind == TCP) {
 		assert(packet.version == 4 || packet.version == 6);
 		assert(packet.transport >= packet.start + (packet.version == 4 ? 20 : 40));

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use midspan_steer::{HeldSource, HeldSyn};
+use midspan_sys::conntrack::Conntrack;
 use midspan_sys::netlink::Netlink;
 use midspan_sys::tun;
 use rustix::event::Timespec;
@@ -236,7 +237,11 @@ impl HeldThread {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let run = move || {
+            let mut tracking = Tracking::new();
             let give = move |syn: HeldSyn| {
+                if syn.consulted {
+                    tracking.forget(&syn);
+                }
                 if !syn.confirm {
                     // If it fails the client sends it again.
                     if let Some(Err(error)) = shared.injector.get().map(|it| it.inject(&syn)) {
@@ -262,6 +267,31 @@ impl HeldThread {
         };
         let thread = std::thread::Builder::new().name("held".into()).spawn(run)?;
         Ok(HeldThread { stop, thread: Some(thread) })
+    }
+}
+
+/// What connection tracking has learned of a SYN that rules were shown. The server's leg has the same addresses and
+/// ports, and sequence numbers of its own, which are out of window half of the time: it must be new.
+struct Tracking(Option<Conntrack>);
+
+impl Tracking {
+    fn new() -> Tracking {
+        Tracking(Conntrack::open().ok())
+    }
+
+    fn forget(&mut self, syn: &HeldSyn) {
+        let Some(conntrack) = &self.0 else { return };
+        match conntrack.forget(syn.client, syn.server) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(
+                    %error,
+                    "connection tracking does not forget what was shown to it: rules for `ct state invalid` may \
+                     drop what is split"
+                );
+                self.0 = None;
+            }
+            _ => {}
+        }
     }
 }
 

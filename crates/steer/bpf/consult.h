@@ -45,6 +45,7 @@ static __always_inline bool consult(struct __sk_buff *skb, const struct settings
 		return false;
 	copy->again = false;
 	copy->confirm = confirm;
+	copy->consulted = true;
 	copy->interface = skb->ifindex;
 	if (bpf_map_update_elem(&consulted, &stamp, copy, BPF_ANY))
 		return false;

@@ -86,6 +86,8 @@ static __always_inline struct bpf_sock *established_by_cookie(struct __sk_buff *
 	if (known && known->verdict != SPLIT)
 		return NULL;
 	listener = sender_of_cookie(skb, set, packet, known, hash(&connection, set->seed) >> 32, &index);
+	if (listener && known)
+		known->at_ns = now;
 	/* A flood has pushed it out of memory. */
 	if (listener && !known) {
 		opening = (struct opening){

@@ -49,6 +49,7 @@ static __always_inline bool hold(struct __sk_buff *skb, const struct packet *pac
 		return false;
 	held->again = again;
 	held->confirm = true;
+	held->consulted = false;
 	held->interface = skb->ifindex;
 	if (!copy_syn(skb, packet, connection, worker, now, held)) {
 		bpf_ringbuf_discard(held, 0);

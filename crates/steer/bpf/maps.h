@@ -178,7 +178,7 @@ static __always_inline struct packet *read(struct __sk_buff *skb, __u32 directio
 	struct packet *packet = bpf_map_lookup_elem(&packets, &direction);
 
 	if (packet)
-		*packet = parse(skb);
+		parse(skb, packet);
 	return packet;
 }
 

@@ -207,14 +207,15 @@ static __always_inline bool is_whole(struct __sk_buff *skb, const struct packet 
 	return !bpf_skb_pull_data(skb, skb->len) && load(skb, packet->end - 1, &last, 1);
 }
 
-static __always_inline struct packet parse(struct __sk_buff *skb)
+/* Reads a packet. */
+static __always_inline void parse(struct __sk_buff *skb, struct packet *packet)
 {
-	struct packet packet = {};
 	__u16 ethertype = bpf_ntohs(skb->protocol);
 	__u32 offset = 0;
 	__u8 protocol = 0;
 	struct tcp tcp;
 
+	__builtin_memset(packet, 0, sizeof(*packet));
 	/* Tags below the one that the kernel has taken off. */
 	for (int i = 0; i < 2; i++) {
 		__be16 tag[2];
@@ -222,53 +223,52 @@ static __always_inline struct packet parse(struct __sk_buff *skb)
 		if (ethertype != ETH_P_8021Q && ethertype != ETH_P_8021AD)
 			break;
 		if (!load(skb, offset, tag, sizeof(tag)))
-			return packet;
+			return;
 		ethertype = bpf_ntohs(tag[1]);
 		offset += sizeof(tag);
 	}
 	if (ethertype != ETH_P_IP && ethertype != ETH_P_IPV6)
-		return packet;
-	packet.start = offset;
-	offset = parse_ip(skb, offset, &packet, &protocol);
-	if (!offset || packet.version != (ethertype == ETH_P_IP ? 4 : 6)) {
-		packet.kind = OTHER;
-		return packet;
+		return;
+	packet->start = offset;
+	offset = parse_ip(skb, offset, packet, &protocol);
+	if (!offset || packet->version != (ethertype == ETH_P_IP ? 4 : 6)) {
+		packet->kind = OTHER;
+		return;
 	}
-	if (protocol == (packet.version == 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6)) {
-		if (packet.kind != TCP_FRAGMENT)
-			parse_icmp(skb, offset, &packet);
+	if (protocol == (packet->version == 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6)) {
+		if (packet->kind != TCP_FRAGMENT)
+			parse_icmp(skb, offset, packet);
 		else
-			packet.kind = OTHER;
-		return packet;
+			packet->kind = OTHER;
+		return;
 	}
 	if (protocol != IPPROTO_TCP) {
-		packet.kind = OTHER;
-		return packet;
+		packet->kind = OTHER;
+		return;
 	}
-	if (packet.kind == TCP_FRAGMENT && !packet.is_first)
-		return packet;
+	if (packet->kind == TCP_FRAGMENT && !packet->is_first)
+		return;
 	if (!load(skb, offset, &tcp, sizeof(tcp)) || tcp.offset >> 4 < 5) {
-		packet.is_first = false;
-		return packet;
+		packet->is_first = false;
+		return;
 	}
-	packet.source_port = tcp.source;
-	packet.destination_port = tcp.destination;
-	packet.sequence = bpf_ntohl(tcp.sequence);
-	packet.acknowledgement = bpf_ntohl(tcp.acknowledgement);
-	packet.flags = tcp.flags;
-	packet.transport = offset;
-	if (packet.kind == TCP_FRAGMENT)
-		return packet;
-	packet.kind = TCP;
+	packet->source_port = tcp.source;
+	packet->destination_port = tcp.destination;
+	packet->sequence = bpf_ntohl(tcp.sequence);
+	packet->acknowledgement = bpf_ntohl(tcp.acknowledgement);
+	packet->flags = tcp.flags;
+	packet->transport = offset;
+	if (packet->kind == TCP_FRAGMENT)
+		return;
+	packet->kind = TCP;
 	offset += (tcp.offset >> 4) * 4;
-	if (!packet.end)
-		packet.payload = skb->gso_segs * skb->gso_size;
-	else if (packet.end > offset)
-		packet.payload = packet.end - offset;
+	if (!packet->end)
+		packet->payload = skb->gso_segs * skb->gso_size;
+	else if (packet->end > offset)
+		packet->payload = packet->end - offset;
 	/* What the stack would drop must not be remembered. */
-	if (opens(&packet) && !is_whole(skb, &packet, offset))
-		packet.kind = OTHER;
-	return packet;
+	if (opens(packet) && !is_whole(skb, packet, offset))
+		packet->kind = OTHER;
 }
 
 /* This host's socket that the packet is for, or that the error is about: one of a connection, or a

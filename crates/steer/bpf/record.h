@@ -127,7 +127,7 @@ struct held {
 	__u32 transport;  /* where in `syn` the TCP header begins */
 	__u8 ethernet[6]; /* address that the frame was for; zeros on links without */
 	__u8 confirm;     /* whether the server is to be asked; if not the SYN is released already */
-	__u8 unused;
+	__u8 consulted;   /* whether this host's rules have seen it */
 	__u32 interface;  /* it came in by */
 	__u32 unused_too;
 };
@@ -227,4 +227,6 @@ struct settings {
 	__u32 consults;   /* this host's rules are asked */
 	__u32 rules;      /* another number whenever they change */
 	__u32 injector;   /* interface by which held SYNs come back; 0 is none */
+	__u32 by_loopback; /* what is delivered comes in by the loopback link */
+	__u32 unused;
 };

@@ -5,6 +5,7 @@
 #include "cookie.h"
 #include "consult.h"
 #include "leg.h"
+#include "loopback.h"
 
 /* Has the packet delivered on this host, whose stack finds the socket of a connection by itself, and with
  * it the route: quicker than a socket assigned here, which has the route looked up again. */
@@ -13,11 +14,12 @@ static __always_inline void deliver(struct __sk_buff *skb, const struct settings
 	skb->mark = mark_of(set, leg);
 }
 
-/* Hands the packet to a listener, which the stack would not find. */
+/* Hands the packet to a listener, which the stack would not find; or which it asks for by itself (see `reopen`): filters of
+ * reverse paths let in what has a socket only by the link that the socket has had packets from. */
 static __always_inline void give(struct __sk_buff *skb, const struct settings *set,
 				 struct bpf_sock *listener)
 {
-	if (bpf_sk_assign(skb, listener, 0))
+	if (!set->by_loopback && bpf_sk_assign(skb, listener, 0))
 		count(NOT_STEERED);
 	else
 		deliver(skb, set, CLIENT_LEG);
@@ -245,28 +247,14 @@ static __always_inline void steer_fragment(struct __sk_buff *skb, const struct s
 		bpf_sk_release(socket);
 }
 
-SEC("tcx/ingress")
-int steer(struct __sk_buff *skb)
+/* What becomes of a packet; what is to be delivered has a mark then. */
+static __always_inline int judge(struct __sk_buff *skb, const struct settings *set,
+				 const struct packet *packet)
 {
-	struct packet *packet;
-	struct settings *set;
 	struct bpf_sock *socket, *listener;
-	__u32 zero = 0;
 	int action = GO_ON;
-	bool former, comes_back;
+	bool former;
 
-	set = bpf_map_lookup_elem(&settings, &zero);
-	if (!set)
-		return GO_ON;
-	comes_back = set->injector && skb->ifindex == set->injector;
-	/* Seen already, on the link that a VLAN's link stands on; or a frame for another host. */
-	if (!comes_back && (is_delivered(skb, set) || skb->pkt_type != PACKET_HOST))
-		return GO_ON;
-	packet = read(skb, IN);
-	if (!packet)
-		return GO_ON;
-	if (comes_back)
-		return bring_back(skb, packet);
 	if (packet->kind == TCP_FRAGMENT)
 		steer_fragment(skb, set, packet);
 	if (packet->kind != TCP && packet->kind != ICMP)
@@ -310,6 +298,33 @@ int steer(struct __sk_buff *skb)
 	}
 	if (socket)
 		bpf_sk_release(socket);
+	return action;
+}
+
+SEC("tcx/ingress")
+int steer(struct __sk_buff *skb)
+{
+	struct packet *packet;
+	struct settings *set;
+	__u32 zero = 0;
+	bool comes_back;
+	int action;
+
+	set = bpf_map_lookup_elem(&settings, &zero);
+	if (!set)
+		return GO_ON;
+	comes_back = set->injector && skb->ifindex == set->injector;
+	/* Seen already, on the link that a VLAN's link stands on; or a frame for another host. */
+	if (!comes_back && (is_delivered(skb, set) || skb->pkt_type != PACKET_HOST))
+		return GO_ON;
+	packet = read(skb, IN);
+	if (!packet)
+		return GO_ON;
+	if (comes_back)
+		return bring_back(skb, packet);
+	action = judge(skb, set, packet);
+	if (action == GO_ON && set->by_loopback && is_delivered(skb, set))
+		return by_loopback(skb);
 	return action;
 }
 

@@ -31,6 +31,8 @@ pub struct HeldSyn {
     pub again: bool,
     /// Whether its server is to be asked. If not it is released already, as this host's rules let it through.
     pub confirm: bool,
+    /// Whether this host's rules have seen it, and connection tracking with them.
+    pub consulted: bool,
     /// The Ethernet address that it was for; zeros if it came without.
     pub ethernet: [u8; 6],
     /// The packet, from its IP header on.
@@ -100,6 +102,7 @@ fn parse(bytes: &[u8]) -> Option<(u32, HeldSyn)> {
         dscp: bytes[50],
         again: bytes[51] != 0,
         confirm: *bytes.get(574)? != 0,
+        consulted: *bytes.get(575)? != 0,
         ethernet: *bytes.get(568..)?.first_chunk()?,
         packet,
     };
@@ -175,13 +178,14 @@ mod tests {
         bytes[40..48].copy_from_slice(&7u64.to_ne_bytes());
         bytes[48..50].copy_from_slice(&2u16.to_ne_bytes());
         bytes[50..54].copy_from_slice(&[46, 1, 0x45, 0]);
-        bytes[568..575].copy_from_slice(&[2, 0, 0, 0, 0, 1, 1]);
+        bytes[568..576].copy_from_slice(&[2, 0, 0, 0, 0, 1, 1, 0]);
         let (bank, held) = parse(&bytes).unwrap();
         assert_eq!((bank, held.worker, held.at.as_nanos()), (1, 3, 7));
         assert_eq!(held.client, "10.1.0.2:40000".parse().unwrap());
         assert_eq!(held.server, "10.2.0.2:443".parse().unwrap());
         assert_eq!((held.dscp, held.again, &held.packet[..]), (46, true, &[0x45, 0][..]));
-        assert_eq!((held.confirm, held.ethernet), (true, [2, 0, 0, 0, 0, 1]));
+        assert_eq!((held.confirm, held.consulted), (true, false));
+        assert_eq!(held.ethernet, [2, 0, 0, 0, 0, 1]);
         bytes[48..50].copy_from_slice(&u16::MAX.to_ne_bytes());
         assert_eq!(parse(&bytes), None);
         assert_eq!(parse(&bytes[..40]), None);

@@ -25,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) consults: u32,
     pub(crate) rules: u32,
     pub(crate) injector: u32,
+    pub(crate) by_loopback: u32,
 }
 
 impl Settings {
@@ -49,6 +50,7 @@ impl Settings {
             consults: short(11)?,
             rules: short(12)?,
             injector: short(13)?,
+            by_loopback: short(14)?,
         })
     }
 
@@ -69,6 +71,8 @@ impl Settings {
             self.consults,
             self.rules,
             self.injector,
+            self.by_loopback,
+            0,
         ];
         let long = long.into_iter().flat_map(u64::to_ne_bytes);
         long.chain(short.into_iter().flat_map(u32::to_ne_bytes)).collect()
@@ -153,6 +157,7 @@ mod tests {
             consults: 1,
             rules: 12,
             injector: 13,
+            by_loopback: 1,
         };
         assert_eq!(Settings::from_bytes(&settings.to_bytes()), Some(settings));
         assert_eq!(Settings::from_bytes(&[0; 8]), None);

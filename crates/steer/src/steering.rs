@@ -292,6 +292,15 @@ impl Steering {
         })
     }
 
+    /// Says whether what is delivered on this host comes in by the loopback link, which rules for what comes in by others
+    /// have nothing against.
+    ///
+    /// # Errors
+    /// When the map does not take it.
+    pub fn set_loopback(&mut self, by_loopback: bool) -> Result<(), Error> {
+        self.change_settings(|before| Settings { by_loopback: by_loopback.into(), ..before })
+    }
+
     /// Has held SYNs come back by this interface, at which the program must be attached.
     ///
     /// # Errors

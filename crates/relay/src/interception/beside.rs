@@ -23,6 +23,8 @@ pub(super) struct Beside {
     /// The first table that was warned of.
     ignored: Option<String>,
     rules: Rules,
+    /// There are some.
+    has_rules: bool,
 }
 
 impl Beside {
@@ -39,6 +41,7 @@ impl Beside {
             failed: false,
             ignored: None,
             rules: Rules::default(),
+            has_rules: false,
         };
         beside.consider();
         beside
@@ -57,6 +60,11 @@ impl Beside {
         changed || self.rules != before
     }
 
+    /// Whether there are rules, whatever they do.
+    pub(super) fn has_rules(&self) -> bool {
+        self.has_rules
+    }
+
     /// What the rules may do.
     pub(super) fn rules(&self) -> Rules {
         self.rules
@@ -65,6 +73,7 @@ impl Beside {
     fn consider(&mut self) {
         let chains = others_chains();
         let decides = deciding(&chains);
+        self.has_rules = !chains.is_empty();
         self.rules = Rules {
             translate: chains.iter().any(|chain| chain.translates),
             forward: decides.is_some() && self.forward_rules == ForwardRules::Follow,

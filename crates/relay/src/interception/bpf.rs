@@ -9,7 +9,7 @@ use midspan_steer::{
 use midspan_sys::netlink::{Interface, Netlink};
 
 use super::beside::Beside;
-use super::local_delivery::LocalDelivery;
+use super::local_delivery::{LocalDelivery, Loopback};
 use super::{InterceptionError, proof};
 use crate::config::Config;
 
@@ -26,6 +26,7 @@ pub(crate) struct Steered {
     // Both go after the steering: without it nothing is marked, and they are idle.
     delivery: Option<LocalDelivery>,
     beside: Option<Beside>,
+    loopback: Option<Loopback>,
 }
 
 impl Steered {
@@ -46,6 +47,7 @@ impl Steered {
             consults: false,
             delivery: None,
             beside: None,
+            loopback: None,
         })
     }
 
@@ -63,12 +65,20 @@ impl Steered {
         let beside = Beside::look(config);
         self.go_by(beside.rules())?;
         self.beside = Some(beside);
-        Ok(())
+        self.set_loopback(self.has_rules())
     }
 
     fn go_by(&mut self, rules: Rules) -> Result<(), InterceptionError> {
         self.consults = rules.forward;
         Ok(self.steering.set_rules(rules)?)
+    }
+
+    /// Has what is delivered come in by the loopback link if there are rules now, and were not before.
+    fn go_by_loopback(&mut self, had_rules: bool) -> Result<(), InterceptionError> {
+        match self.has_rules() {
+            has if has == had_rules => Ok(()),
+            has => self.set_loopback(has),
+        }
     }
 
     /// Whether this host's rules are asked before a connection is split, for which SYNs are held.
@@ -108,7 +118,26 @@ impl Steered {
     /// Proves that what is steered arrives, and steers nothing else.
     pub(crate) fn prove(&mut self, config: &Config) -> Result<(), InterceptionError> {
         self.deliver(config)?;
-        proof::prove(&mut self.steering, config)
+        if !self.has_rules() {
+            return proof::prove(&mut self.steering, config);
+        }
+        let by_loopback = proof::prove(&mut self.steering, config);
+        // What rules have against that they may not have against other links.
+        by_loopback.or_else(|error| {
+            tracing::info!("by the loopback link: {error}");
+            self.set_loopback(false)?;
+            proof::prove(&mut self.steering, config)
+        })
+    }
+
+    /// Whether this host has rules of others'.
+    fn has_rules(&self) -> bool {
+        self.beside.as_ref().is_some_and(Beside::has_rules)
+    }
+
+    fn set_loopback(&mut self, by_loopback: bool) -> Result<(), InterceptionError> {
+        self.loopback = by_loopback.then(Loopback::prepare);
+        Ok(self.steering.set_loopback(by_loopback)?)
     }
 
     /// Changes what is split, for new connections.
@@ -129,11 +158,12 @@ impl Steered {
     /// Goes by the rules that there are now.
     pub(crate) fn follow_rules(&mut self) -> Result<(), InterceptionError> {
         let Some(beside) = &mut self.beside else { return Ok(()) };
+        let had_rules = beside.has_rules();
         if beside.follow() {
             let rules = beside.rules();
             self.go_by(rules)?;
         }
-        Ok(())
+        self.go_by_loopback(had_rules)
     }
 
     /// Takes in interfaces that have come, and forgets those that have gone.
@@ -150,6 +180,9 @@ impl Steered {
     /// Leaves everything to another relay, which has this mark.
     pub(crate) fn leave(mut self, mark: u32) {
         self.steering.leave();
+        if let Some(loopback) = self.loopback.take() {
+            loopback.leave();
+        }
         if let Some(delivery) = self.delivery.take() {
             delivery.leave(mark);
         }

@@ -62,6 +62,47 @@ impl Drop for LocalDelivery {
     }
 }
 
+/// What strict reverse path filters ask of the loopback link, to let in what is delivered by it: that packets with a mark
+/// are looked up with it, and found to be local. Dropping this sets it back.
+#[derive(Debug)]
+pub(super) struct Loopback {
+    before: Vec<(&'static str, String)>,
+}
+
+const ASKED_OF_LOOPBACK: [&str; 2] =
+    ["net.ipv4.conf.lo.src_valid_mark", "net.ipv4.conf.lo.accept_local"];
+
+impl Loopback {
+    pub(super) fn prepare() -> Loopback {
+        let set = |name| {
+            let before = sysctl::get(name).ok().filter(|value| value != "1")?;
+            match sysctl::set(name, "1") {
+                Ok(()) => Some((name, before)),
+                Err(error) => {
+                    tracing::warn!(
+                        "{error}: strict reverse path filters may drop what is intercepted"
+                    );
+                    None
+                }
+            }
+        };
+        Loopback { before: ASKED_OF_LOOPBACK.into_iter().filter_map(set).collect() }
+    }
+
+    /// Leaves it to another relay, which found it as it is.
+    pub(super) fn leave(mut self) {
+        self.before.clear();
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        for (name, before) in &self.before {
+            let _ = sysctl::set(name, before);
+        }
+    }
+}
+
 fn family_of(prefix: &IpNet) -> Family {
     match prefix {
         IpNet::V4(_) => Family::Inet,
@@ -72,18 +113,8 @@ fn family_of(prefix: &IpNet) -> Family {
 /// Settings that are the operator's, and that would make interception useless.
 fn warn_of_obstacles(families: &[Family]) {
     let is = |name: &str, value: &str| sysctl::get(name).is_ok_and(|set| set == value);
-    if families.contains(&Family::Inet) {
-        if is("net.ipv4.ip_forward", "0") {
-            tracing::warn!(
-                "net.ipv4.ip_forward is 0: what the relay does not take is not forwarded"
-            );
-        }
-        // Strict: the answer of a server must come in where packets to it go out, mark or not.
-        if is("net.ipv4.conf.all.rp_filter", "1") {
-            tracing::warn!(
-                "net.ipv4.conf.all.rp_filter is 1 (strict): intercepted packets may be dropped; 0 or 2 would do"
-            );
-        }
+    if families.contains(&Family::Inet) && is("net.ipv4.ip_forward", "0") {
+        tracing::warn!("net.ipv4.ip_forward is 0: what the relay does not take is not forwarded");
     }
     if families.contains(&Family::Inet6) && is("net.ipv6.conf.all.forwarding", "0") {
         tracing::warn!(

@@ -437,6 +437,39 @@ fn strict_reverse_path_filters_let_held_connections_in() {
     }
 }
 
+/// Rules for what comes in for the box, as firewalls have them: the loopback, what is established, and hardly more; and
+/// firewalld's filter of reverse paths.
+#[test]
+fn a_box_that_lets_in_nothing_splits_what_it_forwards() {
+    const CLOSED: &str = r#"
+table inet firewall {
+    chain before { type filter hook prerouting priority filter + 10; icmpv6 type { nd-router-advert, nd-neighbor-solicit } accept;
+        fib saddr . mark . iif oif missing drop; }
+    chain in { type filter hook input priority filter; policy drop;
+        ct state established,related accept; iifname "lo" accept; meta l4proto ipv6-icmp accept; counter drop; }
+    chain through { type filter hook forward priority filter; policy drop;
+        ct state established,related accept; iifname "access" oifname "wide" accept; }
+}
+"#;
+    for setting in asked() {
+        let Some(world) = World::new() else { return };
+        load(&world.relay, CLOSED);
+        let relay = setting.map(|text| RelayProcess::start(&world.relay, text));
+        for version in [0, 1] {
+            let (address, server) = serve(&world, version, 10);
+            for _ in 0..10 {
+                exchange(world.connect(address).unwrap());
+            }
+            server.join().unwrap();
+        }
+        assert_eq!(met(&world.relay, "in"), 0, "{setting:?}");
+        if let Some(mut relay) = relay {
+            let counts = relay.until(|counts| counts["active"] == 0);
+            assert_eq!(counts["accepted"], 20, "{setting:?} {counts:?}");
+        }
+    }
+}
+
 /// Rules that nftables cannot ask are not bypassed by it.
 #[test]
 fn nftables_interception_refuses_to_bypass_rules() {

@@ -3,11 +3,14 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use socket2::SockRef;
+
 use crate::peer::{ACK, PSH, RST, SYN, Segment, Wire};
 use crate::world::PATIENCE;
 
 pub(crate) fn accept(listener: &TcpListener) -> TcpStream {
-    let (far, _) = listener.accept().unwrap();
+    SockRef::from(listener).set_read_timeout(Some(PATIENCE)).unwrap();
+    let (far, _) = listener.accept().expect("no connection in time");
     far.set_read_timeout(Some(PATIENCE)).unwrap();
     far
 }

@@ -33,14 +33,15 @@ impl Legs {
 /// The command that creates the table, in one line.
 ///
 /// What a server answers comes to this host's address where its leg was translated, so that steering, which is before
-/// NAT, finds no socket for it. It finds one behind it.
+/// NAT, finds no socket for it. It finds one behind it; and behind filters of reverse paths, which would look for one by
+/// the mark.
 fn table(name: &str, marks: Marks) -> String {
     let Marks { server, client, outgoing } = marks;
     format!(
         "add table inet {name} {{ flags owner; \
          chain untracked {{ type filter hook prerouting priority raw; meta mark {client:#x} notrack; }}; \
          chain output {{ type filter hook output priority raw; meta mark {outgoing:#x} notrack; }}; \
-         chain translated {{ type filter hook prerouting priority dstnat + 1; \
+         chain translated {{ type filter hook prerouting priority filter + 100; \
          meta mark != {{ {server:#x}, {client:#x} }} ct direction reply ct status snat \
          meta l4proto {{ 1, 6, 58 }} socket transparent 1 meta mark set {server:#x}; }}; \
          }}"
