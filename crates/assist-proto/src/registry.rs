@@ -44,7 +44,7 @@ impl Default for Limits {
             registrations: 50_000,
             sessions_per_peer: 256,
             registrations_per_peer: 20_000,
-            datagrams_per_peer: 200_000,
+            datagrams_per_peer: 400_000,
             stale: Span::from_millis(600),
         }
     }

@@ -160,6 +160,8 @@ impl<B: Sourced> Core<B> {
                     let _ = answer.send(self.answer(request));
                 }
                 _ = housekeeping.tick() => self.keep_house(),
+                // A timer would take up to a millisecond for what is due already.
+                () = std::future::ready(()), if wait == Some(Span::ZERO) => {}
                 () = tokio::time::sleep_until(due), if wait.is_some() => {}
             }
             // Whoever comes or asks is not to wait until all is sent.
