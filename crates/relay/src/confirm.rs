@@ -24,8 +24,10 @@ use crate::slab::{Key, Slab};
 /// How long a server may take that its client has not asked again meanwhile. One that has is passed at
 /// its first retransmission, a second after its SYN (RFC 6298, 2.1).
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a client may take to come after its server has answered: its SYN is on its way to us.
-const ARRIVAL: Duration = Duration::from_secs(10);
+/// How long a client may take to come after its server has answered, which is not told so until then: Linux keeps an
+/// acknowledgement back for 200 ms. One that comes later has its server connected to anew; one that does not
+/// exist leaves no connection at a server.
+const ARRIVAL: Duration = Duration::from_millis(150);
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 64;
 /// How long the kernel may take to wake us, so that we see that it is time to end.
@@ -127,7 +129,12 @@ impl Confirmations {
         if self.confirmed.is_empty() {
             return None;
         }
-        self.confirmed.remove(&(client, server)).map(|(_, socket)| socket)
+        let (_, socket) = self.confirmed.remove(&(client, server))?;
+        // Now the server may know.
+        if let Err(error) = sockopt::set_tcp_quickack(&socket, true) {
+            tracing::debug!(%error, "a server is told late that its client is there");
+        }
+        Some(socket)
     }
 
     /// Gives what came of those that something was heard of.

@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use midspan_steer::HeldSyn;
+use rustix::net::sockopt;
 
 use super::Worker;
 use crate::confirm::Released;
@@ -72,6 +73,8 @@ impl Worker {
         let leg = &self.settings.config.server_leg;
         let socket = socket::open(syn.server, leg, true, syn.dscp)?;
         socket::bind_as(&socket, syn.client, self.shared.place)?;
+        // The handshake's last segment is kept back until the client has sent its own.
+        sockopt::set_tcp_quickack(&socket, false)?;
         socket::connect(socket, syn.server)
     }
 

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use midspan_sys::netlink::Netlink;
 use midspan_sys::sysctl;
+use midspan_sys::tun::Unit;
 use rustix::process::Signal;
 
+use crate::peer::{SYN, Segment, Wire, host};
 use crate::steer::{exchange, start};
 use crate::world::{CLIENT, PATIENCE, SERVER, World, abort, assert_reset, ip, route};
 
@@ -193,4 +195,39 @@ fn a_server_that_accepts_and_resets_resets_its_client() {
         resets.join().unwrap();
     }
     relay.until(|counts| counts["active"] == 0);
+}
+
+/// SYNs of clients that do not exist leave nothing at servers but what they would leave without the relay.
+#[test]
+fn who_does_not_exist_has_no_connection_at_a_server() {
+    let Some(world) = World::new() else { return };
+    let Some(wire) = Wire::new(&world.relay, Unit::Packet) else { return };
+    let Some(mut relay) = start(&world, CONFIRMED) else { return };
+    for (version, server) in [4, 6].into_iter().zip(SERVER) {
+        let (listener, address) = world.listen(server);
+        for port in 0..50 {
+            let from = SocketAddr::new(host(version, 202), 40_000 + port);
+            wire.send(&Segment::new(from, address, SYN));
+        }
+        relay.until(|counts| counts["held"] >= 50 && counts["split"] >= 50);
+        std::thread::sleep(Duration::from_millis(600));
+        listener.set_nonblocking(true).unwrap();
+        let accepted = listener.accept().map(|(_, from)| from);
+        assert!(accepted.is_err(), "{accepted:?} is connected: {:?}", relay.counts());
+        listener.set_nonblocking(false).unwrap();
+        // Who exists is, and so soon as if nothing were kept back: servers may speak first.
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            let start = Instant::now();
+            let mut near = world.connect(address).unwrap();
+            let (mut far, from) = listener.accept().unwrap();
+            assert_eq!(from, near.local_addr().unwrap());
+            far.write_all(b"220 ready").unwrap();
+            near.read_exact(&mut [0; 9]).unwrap();
+            times.push(start.elapsed());
+            exchange(&mut near, &mut far);
+        }
+        times.sort_unstable();
+        assert!(times[2] < Duration::from_millis(150), "{times:?}");
+    }
 }
