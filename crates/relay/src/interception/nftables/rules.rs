@@ -28,8 +28,8 @@ pub(super) const PROBE: &str = "list chain inet midspan take";
 ///    port: the kernel can tell it of full sockets only, and those of an unfinished handshake or
 ///    in TIME-WAIT must not be missed.)
 ///
-/// Chain `translated` does the third once more for what a server has answered to another address, where NAT of this
-/// host had translated its leg.
+/// It is behind NAT, so that what a server has answered has the client's address again, and behind filters of reverse
+/// paths, which would look for one by the mark.
 ///
 /// Chains `legs` and `output`, before connection tracking, take clients' legs out of it (see `legs.rs`): what is taken
 /// by 2, and what has a socket with a client's leg's mark. Sockets of unfinished handshakes and in TIME-WAIT have no mark
@@ -75,17 +75,10 @@ pub(super) fn table(clients: &[IpNet], port: u16, marks: Marks) -> String {
          }}; \
          chain output {{ type filter hook output priority raw; meta mark {outgoing:#x} notrack; }}; \
          chain prerouting {{ \
-         type filter hook prerouting priority mangle; policy accept; \
+         type filter hook prerouting priority filter + 100; policy accept; \
          meta l4proto {{ 1, 58 }} socket transparent 1 meta mark set {mark:#x} accept; \
          meta l4proto != tcp accept; \
          {lead} \
-         {deliver} \
-         }}; \
-         chain translated {{ \
-         type filter hook prerouting priority dstnat + 1; policy accept; \
-         meta mark {mark:#x} accept; \
-         meta l4proto {{ 1, 58 }} socket transparent 1 meta mark set {mark:#x} accept; \
-         meta l4proto != tcp accept; \
          {deliver} \
          }}; }}",
         take = take.join(" "),
