@@ -37,6 +37,7 @@ SSH, HTTP, TLS, IPERF, FTP, SQL, SMTP, BULK, RESET, FORBIDDEN = 22, 80, 443, 520
 MODES = {
     "none": None,
     "early": 'interception = "bpf"\nhandshake = "early"\n',
+    "learned": 'interception = "bpf"\nhandshake = "learned"\n',
     "confirmed": 'interception = "bpf"\nhandshake = "confirmed"\n',
     "nftables": 'interception = "nftables"\nhandshake = "early"\n',
 }

@@ -115,8 +115,9 @@ static __always_inline struct flow *begin(const struct connection *connection,
 
 /* The server has answered a SYN, and the answer has come by here. */
 static __always_inline void answered(const struct connection *connection, struct opening *opening,
-				     const struct packet *packet)
+				     const struct packet *packet, __u64 now)
 {
+	learn(connection, now);
 	if (opening->stage == ASKED) {
 		opening->answer = packet->sequence;
 		opening->answer_dscp = packet->dscp;
@@ -194,7 +195,7 @@ static __always_inline struct flow *begun_by_server(const struct connection *con
 	if (!opening || !(packet->flags & TCP_ACK))
 		return NULL;
 	if (packet->flags & TCP_SYN) {
-		answered(connection, opening, packet);
+		answered(connection, opening, packet, now);
 		/* The relay has connected to it as the client had agreed, who may be silent for long now. */
 		if (connecting && opening->verdict == SPLIT)
 			return begin(connection, opening);

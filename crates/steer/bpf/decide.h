@@ -156,6 +156,29 @@ static __always_inline bool returns_elsewhere(const struct address *server, __u6
 	return route && now < route->until_ns;
 }
 
+/* How long a server that has answered is taken to do so again. */
+#define ANSWERS_FOR (600 * SECOND)
+
+static __always_inline bool is_answering(const struct packet *packet, __u64 now)
+{
+	struct service service = { .server = packet->destination, .port = packet->destination_port };
+	__u64 *until = bpf_map_lookup_elem(&answering, &service);
+
+	return until && now < *until;
+}
+
+/* A server has answered a connection's SYN. */
+static __always_inline void learn(const struct connection *connection, __u64 now)
+{
+	struct service service = { .server = connection->server, .port = connection->server_port };
+	__u64 until = now + ANSWERS_FOR, *known = bpf_map_lookup_elem(&answering, &service);
+
+	/* Rarely written: all processors read it. */
+	if (known && *known > until - ANSWERS_FOR / 2)
+		return;
+	bpf_map_update_elem(&answering, &service, &until, BPF_ANY);
+}
+
 /* Everything that does not depend on the relay's state. `*bank` is the relay's whose turn it is; `*confirm` says
  * that the server is to be asked first, `*consult` that this host's rules are. */
 static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struct settings *set,
@@ -175,7 +198,8 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 	server = choice_of(&servers, &packet->destination);
 	if (server == PASS)
 		return PASS_SERVER;
-	*confirm = client == CONFIRM || server == CONFIRM;
+	*confirm = client == CONFIRM || server == CONFIRM ||
+		   (client == LEARN && !is_answering(packet, now));
 	*consult = set->consults;
 	if (!port_listed(packet->destination_port))
 		return PASS_PORT;

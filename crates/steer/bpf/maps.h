@@ -136,6 +136,14 @@ struct {
 	__type(value, struct route);
 } routes SEC(".maps");
 
+/* Until when a server is taken to answer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, ANSWERING);
+	__type(key, struct service);
+	__type(value, __u64);
+} answering SEC(".maps");
+
 /* The leg that a datagram in fragments is of. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

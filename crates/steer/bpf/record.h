@@ -28,6 +28,8 @@
 /* SYNs that are on their way through this host's rules, and what was found of others. */
 #define CONSULTATIONS 4096
 #define PERMISSIONS 65536
+/* Servers that have answered lately. */
+#define ANSWERING 65536
 /* Datagrams of split connections whose fragments are on their way in. */
 #define DATAGRAMS 4096
 
@@ -46,6 +48,7 @@ enum choice {
 	PASS,
 	SPLIT_BY_POLICY, /* if nothing else speaks against it */
 	CONFIRM,         /* likewise, once the server has answered */
+	LEARN,           /* likewise, unless it has answered others lately */
 	SPLIT_ALWAYS,    /* a connection of the relay's own; plus the relay's bank */
 };
 
@@ -189,6 +192,13 @@ struct flow {
 /* What is known of the way back from a prefix of servers. */
 struct route {
 	__u64 until_ns;   /* connections to it are passed so long */
+};
+
+/* Where a server listens. */
+struct service {
+	struct address server;
+	__be16 port;
+	__u16 unused;
 };
 
 /* A datagram that comes in fragments (RFC 791, 3.2; RFC 8200, 4.5). */

@@ -36,13 +36,15 @@ pub enum Choice {
     Split,
     /// Likewise, once the server has answered.
     Confirm,
+    /// Likewise, unless the server has answered others lately.
+    Learn,
     /// Leave it alone.
     Pass,
 }
 
 impl Choice {
     pub(crate) const fn splits(self) -> bool {
-        matches!(self, Choice::Split | Choice::Confirm)
+        matches!(self, Choice::Split | Choice::Confirm | Choice::Learn)
     }
 
     /// `enum choice` of `bpf/record.h`.
@@ -51,12 +53,13 @@ impl Choice {
             Choice::Pass => 0,
             Choice::Split => 1,
             Choice::Confirm => 2,
+            Choice::Learn => 3,
         }
     }
 }
 
 /// `SPLIT_ALWAYS` of `enum choice`.
-pub(crate) const SPLIT_ALWAYS: u8 = 3;
+pub(crate) const SPLIT_ALWAYS: u8 = 4;
 
 impl Policy {
     /// The servers' prefixes, and what becomes of all others as prefixes of length 0.

@@ -117,6 +117,14 @@ pub(crate) fn connection(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     bytes
 }
 
+/// `struct service`.
+pub(crate) fn service(server: SocketAddr) -> Vec<u8> {
+    let mut bytes = address(server.ip()).to_vec();
+    bytes.extend(server.port().to_be_bytes());
+    bytes.extend([0; 2]);
+    bytes
+}
+
 /// `struct prefix`.
 pub(crate) fn prefix(prefix: IpNet) -> [u8; 20] {
     let bits = u32::from(prefix.prefix_len()) + if prefix.addr().is_ipv4() { 96 } else { 0 };

@@ -20,6 +20,7 @@ pub struct Slot {
     pub(crate) nearby: MapHandle,
     pub(crate) routes: MapHandle,
     pub(crate) openings: MapHandle,
+    pub(crate) answering: MapHandle,
     pub(crate) index: u32,
 }
 
@@ -69,6 +70,12 @@ impl Slot {
             false => self.full_clients.delete(&key),
         };
         result.map_err(|error| io_error(&error))
+    }
+
+    /// Says that a server has refused, or not answered: it is not taken to answer the next client.
+    pub fn distrust(&self, server: SocketAddr) {
+        // It may be none of those that are.
+        let _ = self.answering.delete(&record::service(server));
     }
 
     /// Says that a server did not answer. It may be down, or its answers may come by another way: new

@@ -207,6 +207,7 @@ impl Steering {
             nearby: self.map("nearby")?,
             routes: self.map("routes")?,
             openings: self.map("openings")?,
+            answering: self.map("answering")?,
             index,
         })
     }

@@ -132,6 +132,8 @@ pub enum Handshake {
     /// When the server has answered. If it refuses, cannot be reached or does not answer, the client
     /// sees what it would see without the relay. Takes BPF.
     Confirmed,
+    /// At once where the server has answered somebody within ten minutes, and not refused since; else confirmed.
+    Learned,
 }
 
 /// Who steers connections to the relay.

@@ -58,7 +58,7 @@ impl PolicyConfig {
 impl Config {
     /// Whether any connection is split only once its server has answered.
     pub(crate) fn confirms(&self) -> bool {
-        self.handshake == Handshake::Confirmed
+        self.handshake != Handshake::Early
             || !self.policy.confirm_clients.is_empty()
             || !self.policy.confirm_servers.is_empty()
     }
@@ -78,6 +78,7 @@ impl Config {
                 let all = match self.handshake {
                     Handshake::Early => Choice::Split,
                     Handshake::Confirmed => Choice::Confirm,
+                    Handshake::Learned => Choice::Learn,
                 };
                 let all = self.clients.iter().map(|prefix| (*prefix, all));
                 let pass = policy.pass_clients.iter().map(|prefix| (*prefix, Choice::Pass));

@@ -136,6 +136,12 @@ impl Worker {
     /// Ends a flow, in order or because of this.
     fn remove(&mut self, key: Key, cause: Option<Cause>) {
         if let Some(mut flow) = self.flows.remove(key) {
+            // The next client of the server is told when that has answered.
+            if let Some(Cause::ConnectFailed | Cause::ConnectTimedOut) = cause
+                && let Some(slot) = &self.slot
+            {
+                slot.distrust(flow.story().server);
+            }
             let end = &self.shared.ends[self.index];
             self.shared.observer.ended(end, self.index, &flow, cause);
             flow.release(&mut self.pool);

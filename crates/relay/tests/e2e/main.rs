@@ -22,6 +22,7 @@ mod hand;
 mod handshake;
 mod hostile;
 mod idle;
+mod learned;
 mod legs;
 mod load;
 mod mptcp;
