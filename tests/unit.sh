@@ -157,6 +157,18 @@ kill -STOP "$pid"
 expect "while it hangs, new connections pass" within 20 fetches
 expect "its watchdog starts another" within 120 is_another
 expect "which splits" is_split
+nft add table inet firewall
+nft add chain inet firewall through '{ type filter hook forward priority 0; policy drop; }'
+nft add rule inet firewall through ct state established accept
+nft add rule inet firewall through tcp dport 8000 accept
+nft add chain inet firewall in '{ type filter hook input priority 0; policy drop; }'
+nft add rule inet firewall in ct state established accept
+nft add rule inet firewall in iifname lo accept
+echo 1 >/proc/sys/net/ipv4/conf/all/rp_filter
+expect "beside a firewall that comes while it runs it splits" is_split
+expect "it starts beside one" systemctl restart midspan-relay
+expect "and splits" is_split
+nft delete table inet firewall
 expect "it stops in order" systemctl stop midspan-relay
 expect "with success" [ "$(property Result)" = success ]
 expect "and connections pass" fetches

@@ -65,7 +65,8 @@ static __always_inline int come_through(struct __sk_buff *skb, const struct sett
 	struct held *copy;
 	__u64 now;
 
-	if (!set->consults || stamp >> 16 != (set->mark & 0xffff))
+	/* Without a way back it goes on. */
+	if (!set->consults || !set->injector || stamp >> 16 != (set->mark & 0xffff))
 		return GO_ON;
 	copy = bpf_map_lookup_elem(&consulted, &stamp);
 	if (!copy)

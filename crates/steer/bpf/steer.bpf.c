@@ -372,8 +372,9 @@ int reopen(struct bpf_sk_lookup *lookup)
 		return SK_PASS;
 	index = opening->listener;
 	listener = bpf_map_lookup_elem(&listeners, &index);
+	/* Its relay has died just now. Nobody else here may answer in the server's name. */
 	if (!listener)
-		return SK_PASS;
+		return SK_DROP;
 	bpf_sk_assign(lookup, listener, 0);
 	bpf_sk_release(listener);
 	return SK_PASS;
