@@ -122,6 +122,7 @@ fn a_relay_that_hangs_or_dies_holds_nobody() {
         // Held by a relay that is not known to be gone yet, the SYN goes on when it is sent again.
         let mut near = world.connect(address).unwrap();
         let (mut far, _) = listener.accept().unwrap();
+        far.set_read_timeout(Some(PATIENCE)).unwrap();
         exchange(&mut near, &mut far);
         relay.signal(Signal::KILL);
         relay.wait();
