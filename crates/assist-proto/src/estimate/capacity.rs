@@ -169,7 +169,7 @@ impl Capacity {
             }
             return measured;
         }
-        self.flight.note(at, window, link);
+        self.flight.note(at, window, link, self.config.backlog);
         let served = self.flight.served().or(link.served).unwrap_or_default();
         let waits = self.flight.excess(self.config.backlog);
         let rate = match waits {
@@ -343,12 +343,22 @@ impl Held {
 #[derive(Debug, Clone)]
 struct Flight {
     lately: VecDeque<(Rate, ByteSize)>,
-    /// Of the last second or so: bits a second, and bytes.
-    smooth: Option<(u64, u64)>,
+    smooth: Option<Smooth>,
     least: Floor,
     /// The longest that is believed of the least.
     longest: Span,
     shortest: Option<Span>,
+}
+
+/// Of the last second or so.
+#[derive(Debug, Clone, Copy)]
+struct Smooth {
+    /// In bit/s.
+    served: u64,
+    /// Not acknowledged.
+    bytes: u64,
+    /// Of all windows that went into it.
+    length: Span,
 }
 
 /// Windows that are averaged.
@@ -368,7 +378,7 @@ impl Flight {
         Flight { lately, smooth: None, least: Floor::new(MEMORY), longest, shortest: None }
     }
 
-    fn note(&mut self, at: Time, window: Span, link: &LinkReading) {
+    fn note(&mut self, at: Time, window: Span, link: &LinkReading, few: ByteSize) {
         let (Some(served), Some(bytes)) = (link.served, link.unacknowledged) else {
             self.lately.clear();
             self.smooth = None;
@@ -378,22 +388,36 @@ impl Flight {
             self.lately.pop_front();
         }
         self.lately.push_back((served, bytes));
+        self.time_flight(at, window, (served, bytes), few);
+        self.shortest = self.least.value(at);
+    }
+
+    /// Only while something flies at the end of every window: single packets are mostly acknowledged
+    /// by then, or not yet sent, and bursts of a few are seen or missed.
+    fn time_flight(&mut self, at: Time, window: Span, new: (Rate, ByteSize), few: ByteSize) {
+        if new.1 < few.max(ByteSize::from_bytes(1)) {
+            self.smooth = None;
+            return;
+        }
         let mean = |old: u64, new: u64| {
             let (old_part, new_part) =
                 (u128::from(SMOOTH.as_nanos()), u128::from(window.as_nanos()));
             let sum = u128::from(old) * old_part + u128::from(new) * new_part;
             (sum / (old_part + new_part)) as u64
         };
-        let new = (served.as_bps(), bytes.as_bytes());
-        let smooth = self.smooth.map_or(new, |old| (mean(old.0, new.0), mean(old.1, new.1)));
+        let (served, bytes) = (new.0.as_bps(), new.1.as_bytes());
+        let smooth = self.smooth.map_or(Smooth { served, bytes, length: window }, |old| Smooth {
+            served: mean(old.served, served),
+            bytes: mean(old.bytes, bytes),
+            length: old.length + window,
+        });
         self.smooth = Some(smooth);
         // Of a second that was not half idle.
-        let flight = Rate::from_bps(smooth.0).time_for(smooth.1);
-        let steady = smooth.0 >= served.as_bps() / 4 * 3;
-        if steady && flight > Span::ZERO && flight < LONGEST_FLIGHT {
+        let flight = Rate::from_bps(smooth.served).time_for(smooth.bytes);
+        let steady = smooth.served >= served / 4 * 3;
+        if steady && smooth.length >= SMOOTH && flight < LONGEST_FLIGHT {
             self.least.add(at, flight);
         }
-        self.shortest = self.least.value(at);
     }
 
     /// The most that a window served; None unless the source tells of acknowledgements.
@@ -506,6 +530,29 @@ mod tests {
         assert_eq!(windows, 5);
         let filled = link.observe(served(20.0, 40_000)).unwrap();
         assert_eq!(filled, Known { rate: mbps(20.0), evidence: Evidence::Backlogged });
+    }
+
+    /// A sender of little sends its window in a burst a round trip.
+    #[test]
+    fn single_packets_do_not_tell_how_long_a_flight_is() {
+        let mut link = Link::new();
+        let acknowledging = |rate, bytes| LinkReading {
+            served: Some(mbps(rate)),
+            unacknowledged: Some(ByteSize::from_bytes(bytes)),
+            ..LinkReading::default()
+        };
+        for bytes in [0, 84, 1_500, 0].repeat(20) {
+            assert_eq!(link.observe(acknowledging(1.4, bytes)), None);
+        }
+        for bytes in [4_500, 15_000, 3_000, 19_500, 4_500, 16_500].repeat(20) {
+            assert_eq!(link.observe(acknowledging(1.6, bytes)), None, "{bytes}");
+        }
+        // Always there, and for longer than any flight.
+        let mut known = None;
+        for bytes in [40_000; 6] {
+            known = link.observe(acknowledging(1.6, bytes));
+        }
+        assert_eq!(known.unwrap().evidence, Evidence::Backlogged);
     }
 
     #[test]
