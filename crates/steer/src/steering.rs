@@ -285,12 +285,24 @@ impl Steering {
     /// # Errors
     /// When the map does not take it.
     pub fn set_rules(&mut self, rules: Rules) -> Result<(), Error> {
-        self.change_settings(|before| Settings {
-            translates: rules.translate.into(),
-            consults: rules.forward.into(),
-            rules: before.rules.wrapping_add(1),
-            ..before
-        })
+        let mut translated = false;
+        self.change_settings(|before| {
+            translated = before.translates != 0;
+            Settings {
+                translates: rules.translate.into(),
+                consults: rules.forward.into(),
+                rules: before.rules.wrapping_add(1),
+                ..before
+            }
+        })?;
+        // Answers to connections that were translated before this was known came by under other addresses.
+        if rules.translate && !translated {
+            let routes = self.map("routes")?;
+            for prefix in routes.keys().collect::<Vec<_>>() {
+                let _ = routes.delete(&prefix);
+            }
+        }
+        Ok(())
     }
 
     /// Says whether what is delivered on this host comes in by the loopback link, which rules for what comes in by others

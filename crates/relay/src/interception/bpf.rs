@@ -70,6 +70,10 @@ impl Steered {
 
     fn go_by(&mut self, rules: Rules) -> Result<(), InterceptionError> {
         self.consults = rules.forward;
+        // What comes out must be seen before the first SYN is shown to the rules.
+        if self.consults {
+            self.attach_exits(&interfaces()?)?;
+        }
         Ok(self.steering.set_rules(rules)?)
     }
 
@@ -198,12 +202,8 @@ impl Steered {
     }
 
     fn attach(&mut self, here: &[Interface]) -> Result<(), InterceptionError> {
-        let (mut steered, mut exits) = (Vec::new(), Vec::new());
+        let mut steered = Vec::new();
         for interface in here {
-            if self.consults && !interface.is_loopback && self.injector != Some(interface.index) {
-                self.steering.attach_exit(interface.index, &interface.name)?;
-                exits.push(interface.index);
-            }
             let wanted = match self.interfaces.is_empty() {
                 true => !interface.is_loopback,
                 false => self.interfaces.contains(&interface.name),
@@ -214,6 +214,18 @@ impl Steered {
             }
         }
         self.steering.retain(&steered);
+        self.attach_exits(here)
+    }
+
+    /// Sees what leaves by these interfaces, while this host's rules are asked.
+    fn attach_exits(&mut self, here: &[Interface]) -> Result<(), InterceptionError> {
+        let mut exits = Vec::new();
+        for interface in here {
+            if self.consults && !interface.is_loopback && self.injector != Some(interface.index) {
+                self.steering.attach_exit(interface.index, &interface.name)?;
+                exits.push(interface.index);
+            }
+        }
         self.steering.retain_exits(&exits);
         Ok(())
     }
