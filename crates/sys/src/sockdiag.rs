@@ -37,10 +37,20 @@ pub struct TcpSocket {
 /// When the kernel has no sock_diag.
 pub fn tcp_sockets() -> io::Result<Vec<TcpSocket>> {
     let mut sockets = Vec::new();
-    for (family, id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
-        dump(family, id, &mut sockets)?;
-    }
+    let connected = StateFlags::all() & !(StateFlags::LISTEN | StateFlags::TIME_WAIT);
+    dump(connected, |response| sockets.extend(described(response)))?;
     Ok(sockets)
+}
+
+/// Whether somebody's handshake with a listener is under way: a SYN has been answered, and the answer not been
+/// acknowledged. Handshakes by SYN cookies leave nothing that could be seen.
+///
+/// # Errors
+/// When the kernel has no sock_diag.
+pub fn handshakes_under_way() -> io::Result<bool> {
+    let mut found = false;
+    dump(StateFlags::SYN_RECV, |_| found = true)?;
+    Ok(found)
 }
 
 /// Sees every TCP socket of a namespace once more when the kernel has done with it, with the final
@@ -75,7 +85,7 @@ impl Obituaries {
         let mut sockets = Vec::new();
         loop {
             match self.socket.recv_from_full() {
-                Ok((buffer, _)) => parse(&buffer, &mut sockets)?,
+                Ok((buffer, _)) => parse(&buffer, |response| sockets.extend(described(response)))?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(sockets),
                 Err(error) => return Err(error),
             };
@@ -87,31 +97,29 @@ impl Obituaries {
 const SKNLGRP_INET_TCP_DESTROY: u32 = 1;
 const SKNLGRP_INET6_TCP_DESTROY: u32 = 3;
 
-fn dump(family: u8, socket_id: SocketId, sockets: &mut Vec<TcpSocket>) -> io::Result<()> {
-    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-    socket.bind_auto()?;
-    let connected = StateFlags::all() & !(StateFlags::LISTEN | StateFlags::TIME_WAIT);
-    let request = InetRequest {
-        family,
-        protocol: IPPROTO_TCP,
-        extensions: ExtensionFlags::INFO | ExtensionFlags::CONG,
-        states: connected,
-        socket_id,
-    };
-    let mut header = NetlinkHeader::default();
-    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-    let message = SockDiagMessage::InetRequest(request);
-    let mut packet = NetlinkMessage::new(header, NetlinkPayload::from(message));
-    packet.finalize();
-    let mut buffer = vec![0; packet.buffer_len()];
-    packet.serialize(&mut buffer);
-    socket.send(&buffer, 0)?;
-    loop {
-        let (buffer, _) = socket.recv_from_full()?;
-        if parse(&buffer, sockets)? == End::Reached {
-            return Ok(());
-        }
+fn dump(states: StateFlags, mut each: impl FnMut(InetResponse)) -> io::Result<()> {
+    for (family, socket_id) in [(AF_INET, SocketId::new_v4()), (AF_INET6, SocketId::new_v6())] {
+        let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+        socket.bind_auto()?;
+        let extensions = ExtensionFlags::INFO | ExtensionFlags::CONG;
+        let request = InetRequest {
+            family,
+            protocol: IPPROTO_TCP,
+            extensions,
+            states: states.clone(),
+            socket_id,
+        };
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        let message = SockDiagMessage::InetRequest(request);
+        let mut packet = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        packet.finalize();
+        let mut buffer = vec![0; packet.buffer_len()];
+        packet.serialize(&mut buffer);
+        socket.send(&buffer, 0)?;
+        while parse(&socket.recv_from_full()?.0, &mut each)? == End::MoreToCome {}
     }
+    Ok(())
 }
 
 #[derive(PartialEq, Eq)]
@@ -120,7 +128,7 @@ enum End {
     MoreToCome,
 }
 
-fn parse(mut rest: &[u8], sockets: &mut Vec<TcpSocket>) -> io::Result<End> {
+fn parse(mut rest: &[u8], mut each: impl FnMut(InetResponse)) -> io::Result<End> {
     while !rest.is_empty() {
         let message: NetlinkMessage<SockDiagMessage> =
             NetlinkMessage::deserialize(rest).map_err(io::Error::other)?;
@@ -129,7 +137,7 @@ fn parse(mut rest: &[u8], sockets: &mut Vec<TcpSocket>) -> io::Result<End> {
         rest = &rest[length..];
         match message.payload {
             NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(response)) => {
-                sockets.extend(described(*response));
+                each(*response);
             }
             NetlinkPayload::Done(_) => return Ok(End::Reached),
             NetlinkPayload::Error(error) => return Err(error.to_io()),

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use midspan_split::{Cause, PerLeg, ReadAhead};
 use midspan_steer::HeldSyn;
+use midspan_sys::sockdiag;
 use midspan_units::ByteSize;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -46,9 +47,11 @@ use crate::socket::{self, Family, Listener};
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 512;
-/// How long a draining relay still takes connections: those whose handshake was under way when
+/// How long a draining relay still takes connections, at most: those whose handshake was under way when
 /// the rules that brought them were removed.
 const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
+/// How often a draining worker looks whether there still are any.
+const LOOK_FOR_HANDSHAKES: Duration = Duration::from_millis(20);
 /// The same for one that another relay has taken over from, which is in no hurry: enough for a SYN+ACK
 /// that is sent again.
 const RETIRING: Duration = Duration::from_secs(4);
@@ -96,8 +99,8 @@ pub(crate) struct Worker {
     /// When each of them has lasted so long that its server's answers may come by another way.
     doubts: VecDeque<(Instant, Instant, Key)>,
     rounds: Option<Rounds>,
-    /// When a draining worker closes its listeners.
-    last_accept: Option<Instant>,
+    /// While a worker drains: until when it listens, and when it looks whether it still has to.
+    last_accept: Option<(Instant, Instant)>,
     asked: Asked,
     /// As they were last seen to be.
     settings: Arc<Settings>,
@@ -291,6 +294,7 @@ impl Worker {
         let asking = self.held_waits.front().map(|&(at, ..)| at);
         let look = self.lingering.front().map(|&(at, _)| at);
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
+        let last_accept = last_accept.map(|(until, look)| until.min(look));
         let beat = Some(self.beat.due);
         let greeting = self.greetings.next_due();
         let confirmation = self.confirmations.next_due();
@@ -320,12 +324,7 @@ impl Worker {
         match self.shared.phase() {
             Phase::Run => false,
             Phase::Drain | Phase::Retire => {
-                let now = Instant::now();
-                let last =
-                    if self.shared.phase() == Phase::Retire { RETIRING } else { LAST_HANDSHAKES };
-                if now >= *self.last_accept.get_or_insert(now + last) {
-                    self.close_listeners();
-                }
+                self.listen_no_more();
                 self.listeners.is_empty()
                     && self.flows.len() == 0
                     && self.greetings.len() == 0
@@ -343,6 +342,29 @@ impl Worker {
                 true
             }
         }
+    }
+
+    /// Closes the listeners of a worker that drains, once nobody's handshake with them can be under way.
+    fn listen_no_more(&mut self) {
+        if self.listeners.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let retires = self.shared.phase() == Phase::Retire;
+        let last = if retires { RETIRING } else { LAST_HANDSHAKES };
+        // Packets that had been steered are on their way to the listener: the first look is not at once.
+        let (until, look) = self.last_accept.get_or_insert((now + last, now + LOOK_FOR_HANDSHAKES));
+        if now < *until {
+            if now < *look {
+                return;
+            }
+            *look = now + LOOK_FOR_HANDSHAKES;
+            // Other sockets of a relay in use are many to look through, and it is in no hurry.
+            if retires || self.flows.len() > 0 || sockdiag::handshakes_under_way().unwrap_or(true) {
+                return;
+            }
+        }
+        self.close_listeners();
     }
 }
 

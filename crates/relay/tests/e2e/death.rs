@@ -1,13 +1,18 @@
 //! How a relay ends, and what is left of it.
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::process::Command;
+use std::time::Instant;
 
 use midspan_sys::netns::Netns;
+use midspan_sys::tun::Unit;
 
 use rustix::process::Signal;
 
+use crate::peer::{ACK, SYN, Segment, Wire, host};
 use crate::process::{NFTABLES, RelayProcess};
+use crate::steer::start;
 use crate::world::{PATIENCE, SERVER, World};
 
 fn says(netns: &Netns, program: &str, arguments: &[&str]) -> String {
@@ -85,6 +90,31 @@ fn a_stopped_relay_drains_and_leaves_nothing() {
     let (mut near, mut far) = new;
     near.write_all(b"unsplit").unwrap();
     far.read_exact(&mut [0; 7]).unwrap();
+}
+
+/// Only somebody whose SYN the relay has answered is waited for.
+#[test]
+fn a_stop_without_flows_is_immediate() {
+    let Some(world) = World::new() else { return };
+    let Some(wire) = Wire::new(&world.relay, Unit::Packet) else { return };
+    let (_listener, address) = world.listen(SERVER[0]);
+    let stop = |client: Option<u16>| {
+        let relay = start(&world, "")?;
+        if let Some(port) = client {
+            let client = SocketAddr::new(host(4, 202), port);
+            wire.send(&Segment::new(client, address, SYN));
+            let answer = wire.receive(PATIENCE).unwrap();
+            assert_eq!((answer.to, answer.flags), (client, SYN | ACK));
+        }
+        let told = Instant::now();
+        relay.signal(Signal::TERM);
+        let (status, _) = relay.wait();
+        assert!(status.success());
+        Some(told.elapsed())
+    };
+    let Some(idle) = stop(None) else { return };
+    let awaited = stop(Some(40_000)).unwrap();
+    assert!(idle < awaited / 2, "{idle:?} without anybody, {awaited:?} with a handshake under way");
 }
 
 #[test]
