@@ -30,8 +30,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 		assert(packet.transport >= packet.start + (packet.version == 4 ? 20 : 40));
 		assert(packet.transport + 20 <= skb.len);
 		assert(packet.payload <= 65535 + 40 || !packet.end);
-		if (opens(&packet))
+		if (opens(&packet)) {
 			assert(packet.end <= skb.len);
+			is_signed(&skb, &packet);
+		}
 	}
 	free(copy);
 	return 0;

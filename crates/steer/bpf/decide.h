@@ -205,6 +205,8 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 		return PASS_PORT;
 	if (set->pass_dscp >> packet->dscp & 1)
 		return PASS_DSCP;
+	if (is_signed(skb, packet))
+		return PASS_SIGNED;
 	if (!forwards(skb, packet))
 		return PASS_LOCAL;
 	if (returns_elsewhere(&packet->destination, now))
@@ -228,8 +230,8 @@ static __always_inline void cookies_begin(__u64 now)
 		*until = now + COOKIE_LIFE + SECOND;
 }
 
-/* Whether the listener has room for one more. Half-open connections beyond its queue, which a flood may fill, take none
- * where it answers them by cookies; where it does not the queue must not fill. */
+/* Whether the listener has room for one more. Where it answers by cookies, half-open connections are counted up to half
+ * of its queue: more of them are a flood, and take no room. Where it does not, the queue must not fill. */
 static __always_inline bool has_room(struct bpf_sock *listener, const struct worker *worker,
 				     const struct settings *set, __u64 now)
 {
@@ -241,14 +243,15 @@ static __always_inline bool has_room(struct bpf_sock *listener, const struct wor
 	waiting = tcp->inet_conn.icsk_inet.sk.sk_ack_backlog;
 	most = tcp->inet_conn.icsk_inet.sk.sk_max_ack_backlog;
 	half_open = tcp->inet_conn.icsk_accept_queue.qlen.counter;
-	if (set->syn_cookies) {
+	if (!set->syn_cookies) {
+		if (half_open >= set->half_open)
+			return false;
+	} else if (half_open >= most / 2) {
 		/* Before it begins to: other processors' SYNs are on their way to it too. */
-		if (half_open >= most / 2)
-			cookies_begin(now);
-		return waiting < most && waiting < worker->room;
+		cookies_begin(now);
+		half_open = 0;
 	}
-	return half_open < set->half_open && waiting + half_open < most &&
-	       waiting + half_open < worker->room;
+	return waiting + half_open < most && waiting + half_open < worker->room;
 }
 
 static __always_inline __u32 flows_of(__u32 bank, __u32 index)

@@ -271,6 +271,28 @@ static __always_inline void parse(struct __sk_buff *skb, struct packet *packet)
 		packet->kind = OTHER;
 }
 
+/* Options looked at in search of one; a header holds no more than 40 of a byte each, which nobody sends. */
+#define OPTIONS 16
+
+/* Whether a SYN is signed (TCP-MD5, RFC 2385; TCP-AO, RFC 5925). */
+static __always_inline bool is_signed(struct __sk_buff *skb, const struct packet *packet)
+{
+	__u32 offset = packet->transport + sizeof(struct tcp), end = packet->end - packet->payload;
+
+	for (int i = 0; i < OPTIONS; i++) {
+		__u8 option[2];
+
+		if (offset + sizeof(option) > end || !load(skb, offset, option, sizeof(option)))
+			return false;
+		if (option[0] == 19 || option[0] == 29)
+			return true;
+		if (option[0] == 0 || (option[0] != 1 && option[1] < sizeof(option)))
+			return false;
+		offset += option[0] == 1 ? 1 : option[1];
+	}
+	return false;
+}
+
 /* This host's socket that the packet is for, or that the error is about: one of a connection, or a
  * listener. To be released. */
 static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct packet *packet)

@@ -70,6 +70,7 @@ enum verdict {
 	PASS_SERVER,      /* policy: the server */
 	PASS_PORT,        /* policy: the port */
 	PASS_DSCP,        /* policy: the code point */
+	PASS_SIGNED,      /* its segments are signed, which only its ends can do (TCP-MD5, TCP-AO) */
 	PASS_LOCAL,       /* to this host, or nowhere that it forwards to */
 	PASS_HOLDOUT,     /* left alone for comparison */
 	PASS_NO_RELAY,    /* no live relay: none is registered, it hangs, or it drains */

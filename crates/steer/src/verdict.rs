@@ -39,6 +39,8 @@ verdicts! {
     PassPort "pass_port",
     /// New connections passed for their DSCP.
     PassDscp "pass_dscp",
+    /// New connections whose segments are signed, which only their ends can do (TCP-MD5, RFC 2385; TCP-AO, RFC 5925).
+    PassSigned "pass_signed",
     /// New connections to this host itself, or to where it does not forward.
     PassLocal "pass_local",
     /// New connections left alone for comparison.

@@ -78,6 +78,22 @@ fn who_exists_is_split_during_a_flood() {
     assert!(after["split_connections"] >= after["accepted"] * 9 / 10, "{after:?}");
 }
 
+/// The relay would have to reset what it has taken beyond its limits.
+#[test]
+fn half_open_connections_count_until_they_are_a_flood() {
+    let Some(world) = World::new() else { return };
+    let Some(wire) = Wire::new(&world.relay, Unit::Packet) else { return };
+    let Some(mut relay) = start(&world, "workers = 1\n[limits]\nflows = 2\n") else { return };
+    let (_listener, address) = world.listen(SERVER[0]);
+    // Not by what the proof's attempts have met with.
+    let before = relay.counts()["pass_full"];
+    for port in 40_000..40_005 {
+        wire.send(&Segment::new(SocketAddr::new(host(4, 202), port), address, SYN));
+    }
+    let counts = relay.until(|counts| counts["pass_full"] - before >= 3);
+    assert_eq!(counts["pass_full"] - before, 3, "{counts:?}");
+}
+
 /// Sends SYNs for so long; gives how many.
 fn flood(wire: &Wire, to: SocketAddr, length: Duration) -> u32 {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(7);

@@ -36,6 +36,7 @@ mod reload;
 mod replace;
 mod service;
 mod share;
+mod signed;
 mod soak;
 mod steer;
 mod storm;

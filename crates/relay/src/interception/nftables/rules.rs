@@ -18,7 +18,7 @@ pub(super) const PROBE: &str = "list chain inet midspan take";
 ///    only, a host that cannot be reached) is for this host; the kernel finds the socket by what
 ///    the error quotes. It is addressed to the end in whose name the relay had sent.
 /// 2. A SYN from a client goes to chain `take`, and so to the relay's listener, unless it is for
-///    this host itself. This comes before the sockets: where a socket in TIME-WAIT has the SYN's
+///    this host itself, or signed. This comes before the sockets: where a socket in TIME-WAIT has the SYN's
 ///    addresses, `tproxy` knows to give way to the new connection. Connections to the relay's own
 ///    port number are left alone: the relay would have to refuse them, being unable to tell them
 ///    from ones made to itself.
@@ -38,6 +38,8 @@ pub(super) fn table(clients: &[IpNet], port: u16, marks: Marks) -> String {
     let Marks { client: mark, outgoing, .. } = marks;
     let v4 = of_family(clients, |prefix| matches!(prefix, IpNet::V4(_)));
     let v6 = of_family(clients, |prefix| matches!(prefix, IpNet::V6(_)));
+    // TCP-MD5 (RFC 2385) and TCP-AO (RFC 5925): only the ends can sign.
+    let unsigned = "tcp option 19 missing tcp option 29 missing";
     let mut take = Vec::new();
     let mut lead = Vec::new();
     for (prefixes, version, nfproto) in [(v4, "ip", "ipv4"), (v6, "ip6", "ipv6")] {
@@ -49,7 +51,7 @@ pub(super) fn table(clients: &[IpNet], port: u16, marks: Marks) -> String {
              tproxy {version} to :{port} accept;"
         ));
         lead.push(format!(
-            "tcp flags & (fin | syn | rst | ack) == syn tcp dport != {port} \
+            "tcp flags & (fin | syn | rst | ack) == syn tcp dport != {port} {unsigned} \
              {version} saddr {{ {} }} fib daddr type != local goto",
             prefixes.join(", ")
         ));
