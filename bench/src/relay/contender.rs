@@ -2,7 +2,6 @@
 //! to win, connected to and transparent.
 
 use std::fs;
-use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,11 +9,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use midspan_sys::netns::Netns;
 use midspan_sys::process::{self, die_with_parent};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use super::place::Place;
 use super::world::{self, World};
 
 /// What stands in the middle.
@@ -23,6 +22,8 @@ use super::world::{self, World};
 )]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Contender {
+    /// No relay: the box forwards.
+    Direct,
     /// Midspan, connected to.
     Midspan,
     /// Midspan, which intercepts.
@@ -54,6 +55,7 @@ pub(super) enum Contender {
 /// Whose program it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Program {
+    Direct,
     Midspan,
     Baseline,
     Haproxy,
@@ -81,6 +83,7 @@ const NGINX_TUNED: &str = include_str!("../../peers/nginx-tuned.conf");
 impl Contender {
     fn kind(self) -> Kind {
         let (name, program, transparent, configuration) = match self {
+            Contender::Direct => ("direct, without a relay", Program::Direct, true, ""),
             Contender::Midspan => ("Midspan, explicit", Program::Midspan, false, EXPLICIT),
             Contender::MidspanTransparent => {
                 ("Midspan, transparent", Program::Midspan, true, TRANSPARENT)
@@ -144,7 +147,7 @@ impl Contender {
             command.status().is_ok_and(|status| status.success())
         };
         match self.kind().program {
-            Program::Midspan | Program::Baseline => true,
+            Program::Direct | Program::Midspan | Program::Baseline => true,
             Program::Haproxy => works("haproxy"),
             Program::Nginx => works("nginx"),
         }
@@ -156,9 +159,13 @@ impl Contender {
         transparent && matches!(program, Program::Haproxy | Program::Nginx)
     }
 
-    fn configuration(self, directory: &Path) -> String {
+    fn configuration(self, directory: &Path, processors: &[usize]) -> String {
         let Kind { program, transparent, configuration, .. } = self.kind();
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let cores = processors.len();
+        // nginx takes the first from the right for its first worker.
+        let most = processors.iter().max().map_or(0, |most| most + 1);
+        let mask: String =
+            (0..most).rev().map(|one| if processors.contains(&one) { '1' } else { '0' }).collect();
         let as_client = match program {
             _ if !transparent => "",
             Program::Haproxy => "source 0.0.0.0 usesrc clientip",
@@ -171,6 +178,7 @@ impl Contender {
             .replace("@TRANSPARENT@", if transparent { "transparent" } else { "" })
             .replace("@AS_CLIENT@", as_client)
             .replace("@CORES@", &cores.to_string())
+            .replace("@PROCESSORS@", &mask)
             .replace("@DIRECTORY@", &directory.display().to_string())
     }
 }
@@ -187,27 +195,28 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Running {
     /// Starts it on the box, and waits until it takes connections. `midspan` is Midspan's program.
-    pub(super) fn start(contender: Contender, world: &World, midspan: &Path) -> Result<Running> {
+    pub(super) fn start(
+        contender: Contender,
+        world: &World,
+        place: Place,
+        midspan: &Path,
+    ) -> Result<Option<Running>> {
+        if contender == Contender::Direct {
+            return Ok(None);
+        }
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("configuration");
-        fs::write(&path, contender.configuration(directory.path()))?;
+        fs::write(&path, contender.configuration(directory.path(), &place.relays()?))?;
         let ready = directory.path().join("ready");
         let manager = UnixDatagram::bind(&ready)?;
         manager.set_nonblocking(true)?;
         if contender.is_transparent_peer() {
             world.deliver_to_transparent_sockets().context("transparent sockets")?;
         }
-        let Kind { program, configuration, .. } = contender.kind();
-        let mut command = match program {
-            Program::Haproxy if configuration == HAPROXY => {
+        let mut command = match contender.kind().program {
+            Program::Haproxy => {
                 let mut command = process::command("haproxy");
                 command.arg("-db").arg("-f").arg(&path);
-                command
-            }
-            // Tuned; it has no setting for what nginx and Midspan do by themselves.
-            Program::Haproxy => {
-                let mut command = process::command("nice");
-                command.args(["-n", "-10", "haproxy", "-db", "-f"]).arg(&path);
                 command
             }
             Program::Nginx => {
@@ -215,7 +224,7 @@ impl Running {
                 command.arg("-p").arg(directory.path()).arg("-c").arg(&path);
                 command
             }
-            Program::Midspan | Program::Baseline => {
+            Program::Direct | Program::Midspan | Program::Baseline => {
                 let mut command = Command::new(midspan);
                 command.arg("relay").arg("--config").arg(&path).env("NOTIFY_SOCKET", &ready);
                 command
@@ -223,7 +232,8 @@ impl Running {
         };
         let said = fs::File::create(directory.path().join("said"))?;
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
-        let child = die_with_parent(world.proxy.apply(&mut command)).spawn();
+        die_with_parent(world.proxy.apply(&mut command));
+        let child = place.of_relay(|| command.spawn())?;
         let child = child.with_context(|| format!("cannot start {}", contender.name()))?;
         let mut running = Running { child, directory };
         let deadline = Instant::now() + PATIENCE;
@@ -233,10 +243,10 @@ impl Running {
                 true => {
                     manager.recv(&mut word).is_ok_and(|read| word[..read].starts_with(b"READY=1"))
                 }
-                false => is_listening(&world.proxy)?,
+                false => world::is_listening(&world.proxy, world::at_proxy().port())?,
             };
             if is_ready {
-                return Ok(running);
+                return Ok(Some(running));
             }
             if let Some(status) = running.child.try_wait()? {
                 bail!("{} ended ({status}): {}", contender.name(), running.said());
@@ -308,14 +318,4 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// Whether a socket of the box listens where a proxy is connected to.
-fn is_listening(netns: &Netns) -> io::Result<bool> {
-    let table = netns.run(|| fs::read_to_string("/proc/thread-self/net/tcp"))??;
-    let port = format!(":{:04X}", world::at_proxy().port());
-    Ok(table.lines().skip(1).any(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        fields.get(1).is_some_and(|local| local.ends_with(&port)) && fields.get(3) == Some(&"0A")
-    }))
 }

@@ -1,8 +1,11 @@
-//! The relay against its peers: HAProxy and nginx, as shipped and as tuned, in one interleaved run.
+//! The relay against its peers: HAProxy and nginx, as shipped and as tuned, in one interleaved run, under load by
+//! iperf3, wrk and h2load.
 
 mod contender;
 mod load;
+mod place;
 mod summary;
+mod tools;
 mod world;
 
 use std::path::{Path, PathBuf};
@@ -11,14 +14,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use midspan_sys::userns;
+use midspan_sys::{process, userns};
 use midspan_units::Span;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::record;
 use contender::{Contender, Running};
-use load::{Server, Service};
+use load::Echo;
+use place::Place;
+use tools::{Measured, Server, Service};
 use world::World;
 
 #[derive(Args)]
@@ -27,9 +32,13 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 5)]
     repetitions: u32,
 
-    /// Measured time of each run.
+    /// Time of each run, in whole seconds.
     #[arg(long, default_value = "2 s")]
     time: Span,
+
+    /// Only with the ends and the relay placed so.
+    #[arg(long = "place", value_enum)]
+    places: Vec<Place>,
 
     /// Only these figures.
     #[arg(long = "figure", value_enum)]
@@ -58,65 +67,74 @@ pub(crate) struct Options {
 )]
 #[serde(rename_all = "kebab-case")]
 enum Figure {
-    /// Throughput of one flow.
+    /// Download by one connection: iperf3.
     Bulk1,
-    /// Throughput of 16 flows.
+    /// Downloads by 16 connections: iperf3.
     Bulk16,
-    /// Throughput of 64 flows.
-    Bulk64,
-    /// New connections per second, each with one small message to and fro.
+    /// A connection for each request, 64 at a time: wrk.
     Connections,
-    /// Small messages per second on 64 open connections.
-    Messages,
+    /// Requests on 8 connections that are kept: wrk.
+    Kept8,
+    /// Requests on 64 connections that are kept: wrk.
+    Kept64,
+    /// Requests by HTTP/2 on 64 connections, ten at a time on each: h2load.
+    Http2,
     /// Memory of 4,000 idle connections.
     Idle,
 }
 
 impl Figure {
-    const ALL: [Figure; 6] = [
+    const ALL: [Figure; 7] = [
         Figure::Bulk1,
         Figure::Bulk16,
-        Figure::Bulk64,
         Figure::Connections,
-        Figure::Messages,
+        Figure::Kept8,
+        Figure::Kept64,
+        Figure::Http2,
         Figure::Idle,
     ];
-
-    fn flows(self) -> usize {
-        match self {
-            Figure::Bulk1 => 1,
-            Figure::Bulk16 => 16,
-            Figure::Bulk64 | Figure::Messages => 64,
-            Figure::Connections => 0,
-            Figure::Idle => 4000,
-        }
-    }
 
     /// Its quantities: the first is what the figure is about. With each whether more is better.
     fn quantities(self) -> &'static [(&'static str, bool)] {
         match self {
-            Figure::Bulk1 | Figure::Bulk16 | Figure::Bulk64 => {
-                &[("Gbit/s", true), ("CPU s per GB", false)]
-            }
-            Figure::Connections => &[("connections/s", true), ("CPU us each", false)],
-            Figure::Messages => &[
-                ("messages/s", true),
+            Figure::Bulk1 | Figure::Bulk16 => &[("Gbit/s", true), ("CPU s per GB", false)],
+            Figure::Connections | Figure::Kept8 | Figure::Kept64 => &[
+                ("requests/s", true),
+                ("CPU us each", false),
                 ("p50 us", false),
                 ("p99 us", false),
-                ("CPU us each", false),
             ],
+            Figure::Http2 => &[("requests/s", true), ("CPU us each", false)],
             Figure::Idle => &[("bytes per connection", false)],
         }
     }
 
     fn title(self) -> &'static str {
         match self {
-            Figure::Bulk1 => "bulk, 1 flow",
-            Figure::Bulk16 => "bulk, 16 flows",
-            Figure::Bulk64 => "bulk, 64 flows",
-            Figure::Connections => "new connections",
-            Figure::Messages => "small messages, 64 connections",
+            Figure::Bulk1 => "one download (iperf3)",
+            Figure::Bulk16 => "16 downloads (iperf3)",
+            Figure::Connections => "a connection a request (wrk)",
+            Figure::Kept8 => "kept connections, 8 (wrk)",
+            Figure::Kept64 => "kept connections, 64 (wrk)",
+            Figure::Http2 => "HTTP/2 (h2load)",
             Figure::Idle => "memory, 4,000 idle connections",
+        }
+    }
+
+    fn service(self) -> Service {
+        match self {
+            Figure::Bulk1 | Figure::Bulk16 => Service::Iperf,
+            Figure::Connections | Figure::Kept8 | Figure::Kept64 => Service::Web,
+            Figure::Http2 | Figure::Idle => Service::Web2,
+        }
+    }
+
+    fn tool(self) -> &'static str {
+        match self {
+            Figure::Bulk1 | Figure::Bulk16 => "iperf3",
+            Figure::Connections | Figure::Kept8 | Figure::Kept64 => "wrk",
+            Figure::Http2 => "h2load",
+            Figure::Idle => "nginx",
         }
     }
 }
@@ -124,6 +142,7 @@ impl Figure {
 /// One run's numbers, one JSON object a line in the raw results.
 #[derive(Debug, Serialize, Deserialize)]
 struct Run {
+    place: Place,
     figure: Figure,
     contender: Contender,
     repetition: u32,
@@ -153,10 +172,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if contenders.is_empty() {
         bail!("nobody is left to be measured");
     }
+    for tool in figures.iter().map(|figure| figure.tool()).chain(["nginx"]) {
+        if process::command(tool).arg("-v").output().is_err() {
+            bail!("{tool} is not installed: apt-get install iperf3 wrk nghttp2-client nginx-light");
+        }
+    }
+    let places = if options.places.is_empty() { &Place::ALL[..] } else { &options.places };
+    for place in places {
+        place.relays()?;
+    }
     let mut runs = Vec::new();
     if options.add {
         runs = record::kept::<Run>("relay")?;
-        runs.retain(|run| !figures.contains(&run.figure));
+        runs.retain(|run| !(figures.contains(&run.figure) && places.contains(&run.place)));
     }
     if record::sessions_are_groups() {
         eprintln!(
@@ -164,13 +192,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
              steadier with: sysctl -w kernel.sched_autogroup_enabled=0"
         );
     }
+    let measurements =
+        places.iter().flat_map(|place| figures.iter().map(move |figure| (*place, *figure)));
+    // Memory is the same wherever the processors are.
+    let first_place = places[0];
+    let measurements: Vec<_> = measurements
+        .filter(|(place, figure)| *figure != Figure::Idle || *place == first_place)
+        .collect();
     for repetition in 0..options.repetitions {
-        for &figure in figures {
+        for &(place, figure) in &measurements {
             // Each goes first in turn, so that what changes with time hits all alike.
             let first = repetition as usize % contenders.len();
             for &contender in contenders[first..].iter().chain(&contenders[..first]) {
+                if contender == Contender::Direct && figure == Figure::Idle {
+                    continue;
+                }
                 let (title, name) = (figure.title(), contender.name());
-                let measured = measure(figure, contender, &programs, options.time.into());
+                let measured = measure(figure, place, contender, &programs, options.time.into());
                 let (values, failed) = match measured {
                     Ok(values) => (values, None),
                     Err(error) => (Vec::new(), Some(format!("{error:#}"))),
@@ -179,12 +217,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                     None => summary::said(figure, &values),
                     Some(reason) => format!("failed: {reason}"),
                 };
-                eprintln!("{title}, {name}, repetition {}: {said}", repetition + 1);
-                runs.push(Run { figure, contender, repetition, values, failed });
+                eprintln!(
+                    "{title}, {}, {name}, repetition {}: {said}",
+                    place.title(),
+                    repetition + 1
+                );
+                runs.push(Run { place, figure, contender, repetition, values, failed });
             }
         }
     }
-    runs.sort_by_key(|run| (run.figure, run.repetition));
+    runs.sort_by_key(|run| (run.place, run.figure, run.repetition));
     let mut summary = summary::of(&runs);
     for contender in absent {
         summary += &format!("{} was not installed.\n", contender.name());
@@ -226,53 +268,42 @@ fn build() -> Result<PathBuf> {
 
 fn measure(
     figure: Figure,
+    place: Place,
     contender: Contender,
     programs: &Programs,
     time: Duration,
 ) -> Result<Vec<f64>> {
     let world = World::build()?;
-    let service = match figure {
-        Figure::Bulk1 | Figure::Bulk16 | Figure::Bulk64 => Service::Stream,
-        Figure::Connections => Service::Once,
-        Figure::Messages | Figure::Idle => Service::Echo,
-    };
-    let _server = Server::start(&world, service)?;
-    let running = Running::start(contender, &world, programs.of(contender))?;
+    let start = || Running::start(contender, &world, place, programs.of(contender));
     let to = contender.target();
-    match figure {
-        Figure::Bulk1 | Figure::Bulk16 | Figure::Bulk64 => {
-            let mut busy = Duration::ZERO;
-            let started = || busy = running.busy();
-            let (bytes, elapsed) = load::bulk(&world, to, figure.flows(), time, started)?;
-            let busy = running.busy().saturating_sub(busy);
-            Ok(vec![
-                bytes as f64 * 8.0 / elapsed.as_secs_f64() / 1e9,
-                busy.as_secs_f64() / (bytes as f64 / 1e9),
-            ])
-        }
-        Figure::Connections => {
-            let before = running.busy();
-            let rate = load::connections(&world, to, time)?;
-            let busy = running.busy().saturating_sub(before);
-            // The warm-up's connections are in both.
-            let all = rate * (time + load::WARM_UP).as_secs_f64();
-            Ok(vec![rate, busy.as_secs_f64() * 1e6 / all])
-        }
-        Figure::Messages => {
-            let mut busy = Duration::ZERO;
-            let started = || busy = running.busy();
-            let answered = load::messages(&world, to, figure.flows(), time, started)?;
-            let busy = running.busy().saturating_sub(busy).as_secs_f64();
-            let all = answered.rate * time.as_secs_f64();
-            Ok(vec![answered.rate, answered.p50, answered.p99, busy * 1e6 / all])
-        }
-        Figure::Idle => {
-            // The first few make it allocate what it has once.
-            let _first = load::idle(&world, to, 50)?;
-            let before = running.memory();
-            let _open = load::idle(&world, to, figure.flows())?;
-            let grown = running.memory().saturating_sub(before);
-            Ok(vec![grown as f64 / figure.flows() as f64])
-        }
+    if figure == Figure::Idle {
+        let _server = Echo::start(&world)?;
+        let running = start()?.context("without a relay nothing is to be measured")?;
+        // The first few make it allocate what it has once.
+        let _first = load::idle(&world, to, 50)?;
+        let before = running.memory();
+        let _open = load::idle(&world, to, IDLE)?;
+        return Ok(vec![running.memory().saturating_sub(before) as f64 / IDLE as f64]);
     }
+    let _server = Server::start(&world, place, figure.service())?;
+    let running = start()?;
+    let busy = || running.as_ref().map_or(Duration::ZERO, Running::busy);
+    let before = busy();
+    let Measured { rate, all, latency } = match figure {
+        Figure::Bulk1 => tools::iperf(&world, place, to, 1, time),
+        Figure::Bulk16 => tools::iperf(&world, place, to, 16, time),
+        Figure::Connections => tools::wrk(&world, place, to, 64, false, time),
+        Figure::Kept8 => tools::wrk(&world, place, to, 8, true, time),
+        Figure::Kept64 => tools::wrk(&world, place, to, 64, true, time),
+        Figure::Http2 | Figure::Idle => tools::h2load(&world, place, to, 64, time),
+    }?;
+    // Of all that was asked for, from the first connection on.
+    let busy = busy().saturating_sub(before).as_secs_f64();
+    Ok(match figure {
+        Figure::Bulk1 | Figure::Bulk16 => vec![rate * 8.0 / 1e9, busy / (all / 1e9)],
+        _ => [rate, busy * 1e6 / all].into_iter().chain(latency.into_iter().flatten()).collect(),
+    })
 }
+
+/// Idle connections.
+const IDLE: usize = 4_000;

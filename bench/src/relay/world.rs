@@ -1,5 +1,6 @@
 //! Client, box and server: three namespaces joined by veth, which carry as much as the processor can.
 
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -124,4 +125,16 @@ fn route(
         gateway: gateway.map(Into::into),
         tcp: RouteTcp { congestion_control: Some("cubic"), ..RouteTcp::default() },
     }
+}
+
+/// Whether a socket listens at this port there.
+pub(super) fn is_listening(netns: &Netns, port: u16) -> io::Result<bool> {
+    let tables = netns.run(|| {
+        ["tcp", "tcp6"].map(|name| fs::read_to_string(format!("/proc/thread-self/net/{name}")))
+    })?;
+    let port = format!(":{port:04X}");
+    Ok(tables.iter().flatten().flat_map(|table| table.lines().skip(1)).any(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(1).is_some_and(|local| local.ends_with(&port)) && fields.get(3) == Some(&"0A")
+    }))
 }
