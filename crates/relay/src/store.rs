@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use midspan_split::Way;
+use midspan_split::{Failure, Read, Way, Write};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{SpliceFlags, splice};
@@ -23,34 +23,6 @@ pub(crate) enum Store {
         pipe: Pipe,
         held: usize,
     },
-}
-
-/// What came of reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// So many bytes, never zero. `dry` if the source has no more for now.
-    Some { bytes: usize, dry: bool },
-    /// The source has nothing for now.
-    Dry,
-    /// The source has sent its FIN, and all before it has been read.
-    End,
-    /// What comes next is behind an urgent mark, which only copying passes.
-    Mark,
-    /// What is held must be written first.
-    Full,
-    /// There is neither buffer nor pipe to be had.
-    NoBuffer,
-    /// The source failed.
-    Failed,
-}
-
-/// What came of writing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Write {
-    /// So many bytes. `full` if the destination takes no more for now.
-    Some { bytes: usize, full: bool },
-    /// The destination failed, for this.
-    Failed(Errno),
 }
 
 impl Store {
@@ -88,7 +60,7 @@ impl Store {
                     Ok(0) => Read::End,
                     Ok(bytes) => {
                         held.end += bytes;
-                        Read::Some { bytes, dry: bytes < room }
+                        Read::Some { bytes: bytes as u64, dry: bytes < room }
                     }
                     Err(Errno::AGAIN) => Read::Dry,
                     Err(_) => Read::Failed,
@@ -106,7 +78,7 @@ impl Store {
                     },
                     Ok(bytes) => {
                         *held += bytes;
-                        Read::Some { bytes, dry: false }
+                        Read::Some { bytes: bytes as u64, dry: false }
                     }
                     // The source is empty, or the pipe is full: a pipe holds a number of pieces,
                     // not of bytes, so its room cannot be known. Only an empty pipe has some.
@@ -133,11 +105,11 @@ impl Store {
                 let sent = retry(|| splice(&pipe.read, None, &destination, None, *held, flags));
                 // Short for a signal too, with room left: only a refusal promises to be told.
                 let result = match sent {
-                    Ok(bytes) => Write::Some { bytes, full: bytes == 0 },
+                    Ok(bytes) => Write::Some { bytes: bytes as u64, full: bytes == 0 },
                     refused => outcome(refused, *held),
                 };
                 if let Write::Some { bytes, .. } = result {
-                    *held -= bytes;
+                    *held -= bytes as usize;
                 }
                 result
             }
@@ -159,7 +131,7 @@ impl Store {
         };
         let result = outcome(sent, held.len());
         if let Write::Some { bytes, .. } = result {
-            held.start += bytes;
+            held.start += bytes as usize;
             if held.start == held.end {
                 *held = 0..0;
             }
@@ -201,9 +173,18 @@ impl Store {
 /// not; asking again to be told so would be a wasted call.
 fn outcome(sent: Result<usize, Errno>, held: usize) -> Write {
     match sent {
-        Ok(bytes) => Write::Some { bytes, full: bytes < held },
+        Ok(bytes) => Write::Some { bytes: bytes as u64, full: bytes < held },
         Err(Errno::AGAIN) => Write::Some { bytes: 0, full: true },
-        Err(error) => Write::Failed(error),
+        Err(error) => Write::Failed(failure(error)),
+    }
+}
+
+/// What an error says of a connection.
+pub(crate) fn failure(error: Errno) -> Failure {
+    match error {
+        Errno::CONNRESET => Failure::Reset,
+        Errno::PIPE => Failure::BrokenPipe,
+        _ => Failure::Other,
     }
 }
 

@@ -1,6 +1,9 @@
 //! The split relay: two sockets on a host, and between them the decisions of the live relay.
 
-use midspan_split::{Cause, Flow, Leg, PerLeg, ReadAhead, ReceiveWindow, Verdict, Watermarks};
+use midspan_split::{
+    Action, Cause, Failure, Leg, LegInfo, Legs, Outcome, PerLeg, Pump, Read, ReadAhead, Readiness,
+    ReceiveWindow, Way, Write,
+};
 use midspan_tcp::{Endpoint, Stage};
 
 use crate::world::{Setup, Socket, SocketId, User, World};
@@ -9,9 +12,7 @@ use crate::world::{Setup, Socket, SocketId, User, World};
 /// onward.
 #[derive(Debug)]
 pub(crate) struct Splitter {
-    flow: Flow,
-    /// How far each leg is read ahead of the other.
-    ahead: PerLeg<ReadAhead>,
+    pump: Pump,
     legs: PerLeg<Option<SocketId>>,
     /// What the server leg is opened with, and what it leads to, until it is.
     onward: Option<Box<(Setup, (Setup, User))>>,
@@ -29,8 +30,7 @@ impl Splitter {
         server: (Setup, User),
     ) -> Splitter {
         Splitter {
-            flow: Flow::new(Watermarks::up_to(ahead.client.limit())),
-            ahead,
+            pump: Pump::new(ahead),
             legs: PerLeg::default(),
             onward: Some(Box::new((server_leg, server))),
             windows: None,
@@ -63,7 +63,7 @@ impl Splitter {
 
     /// Bytes that it holds between its sockets.
     pub(crate) fn held(&self) -> u64 {
-        Leg::BOTH.into_iter().map(|from| self.flow.occupied(from)).sum()
+        Leg::BOTH.into_iter().map(|from| self.pump.flow().occupied(from)).sum()
     }
 
     /// Does what can be done for flow `number`, on both legs.
@@ -72,26 +72,26 @@ impl Splitter {
             return;
         }
         Splitter::connect_onward(world, number);
+        let Splitter { mut pump, legs, .. } = world.flows[number];
+        let now = world.now;
+        let mut ends = Endpoints { world, legs };
         for leg in Leg::BOTH {
-            Splitter::notice(world, number, leg);
+            let Some(readiness) = ends.readiness(leg) else { continue };
+            if pump.event(leg, readiness, &mut ends) == Outcome::Refused {
+                pump.fail(Cause::ConnectFailed);
+            }
         }
-        for from in Leg::BOTH {
-            Splitter::pump(world, number, from);
-            Splitter::look_ahead(world, number, from);
-        }
-        for leg in Leg::BOTH {
-            Splitter::finish(world, number, leg);
-        }
-        let abort = match world.flows[number].flow.verdict() {
-            Verdict::Continue => None,
-            Verdict::Close => Some(false),
-            Verdict::Abort(_) => Some(true),
+        let abort = match pump.turn(now, u64::MAX, &mut ends) {
+            Action::Wait | Action::Turn | Action::Buffer => None,
+            Action::Close => Some(false),
+            Action::Abort(_) => Some(true),
         };
+        world.flows[number].pump = pump;
         Splitter::advertise(world, number);
         for leg in Leg::BOTH {
-            let Some(id) = world.flows[number].legs[leg] else { continue };
+            let Some(id) = legs[leg] else { continue };
             if abort == Some(true)
-                && !world.flows[number].flow.has_ended(leg)
+                && !pump.flow().has_ended(leg)
                 && let Some(endpoint) = endpoint(world, number, leg)
             {
                 endpoint.abort();
@@ -99,32 +99,6 @@ impl Splitter {
             world.flush(id);
         }
         world.flows[number].over = abort.is_some();
-    }
-
-    /// Sees how far a leg is to be read ahead of the other one.
-    fn look_ahead(world: &mut World, number: usize, from: Leg) {
-        let now = world.now;
-        let flow = &world.flows[number];
-        let ahead = &flow.ahead[from];
-        if !ahead.is_of_use(flow.flow.total_received(from)) || !ahead.is_due(now) {
-            return;
-        }
-        let Some(feeding) = endpoint(world, number, from).map(|feeding| feeding.info()) else {
-            return;
-        };
-        let Some(draining) = endpoint(world, number, from.other()) else { return };
-        let (acknowledged, round_trip) =
-            (draining.acknowledged(), feeding.rtt.max(feeding.rcv_rtt));
-        let splitter = &mut world.flows[number];
-        if !splitter.ahead[from].look(now, acknowledged, round_trip) {
-            return;
-        }
-        let ahead = splitter.ahead[from];
-        splitter.flow.set_marks(from, Watermarks::up_to(ahead.limit()));
-        let unsent = ahead.unsent_limit().map(|most| u32::try_from(most).unwrap_or(u32::MAX));
-        if let Some(draining) = endpoint(world, number, from.other()) {
-            draining.set_notsent_lowat(unsent);
-        }
     }
 
     /// Of a shared buffer the window of each leg is what is left when all is counted that came in there and
@@ -168,61 +142,89 @@ impl Splitter {
             }
         }
     }
+}
 
-    /// What has become of a leg.
-    fn notice(world: &mut World, number: usize, leg: Leg) {
-        let Some(stage) = endpoint(world, number, leg).map(|endpoint| endpoint.stage()) else {
-            return;
-        };
-        let flow = &mut world.flows[number].flow;
-        match stage {
-            Stage::Failed(_) if flow.is_connecting() && leg == Leg::Server => {
-                flow.fail(Cause::ConnectFailed);
-            }
-            Stage::Failed(_) => flow.fail(Cause::Reset(leg)),
-            Stage::Established if leg == Leg::Server => flow.connected(),
-            _ => {}
+/// A flow's endpoints. Nothing is held between them but a number of bytes.
+struct Endpoints<'a> {
+    world: &'a mut World,
+    legs: PerLeg<Option<SocketId>>,
+}
+
+impl Endpoints<'_> {
+    fn endpoint(&mut self, leg: Leg) -> Option<&mut Endpoint> {
+        self.world.sockets[self.legs[leg]?].as_mut().and_then(Socket::endpoint_mut)
+    }
+
+    /// What has become of a leg, if there is one. To look again costs nothing here, so it says all that may be so.
+    fn readiness(&mut self, leg: Leg) -> Option<Readiness> {
+        let stage = self.endpoint(leg)?.stage();
+        let failed = matches!(stage, Stage::Failed(_));
+        Some(Readiness {
+            readable: true,
+            writable: stage == Stage::Established,
+            hung_up: failed,
+            failed,
+            ..Readiness::default()
+        })
+    }
+}
+
+impl Legs for Endpoints<'_> {
+    fn read(&mut self, from: Leg, _: Way, most: u64) -> Read {
+        let now = self.world.now;
+        let Some(source) = self.endpoint(from) else { return Read::Dry };
+        match source.read(now, most) {
+            0 if source.is_finished() => Read::End,
+            0 => Read::Dry,
+            bytes => Read::Some { bytes, dry: false },
         }
     }
 
-    /// Moves what may be moved from one leg to the other.
-    fn pump(world: &mut World, number: usize, from: Leg) {
-        let now = world.now;
-        loop {
-            let most = world.flows[number].flow.may_read(from);
-            let Some(source) = endpoint(world, number, from) else { return };
-            let read = source.read(now, most);
-            let finished = source.is_finished();
-            world.flows[number].flow.received(from, read);
-            if finished && !world.flows[number].flow.is_connecting() {
-                world.flows[number].flow.end_of_stream(from);
-            }
-            let held = world.flows[number].flow.to_write(from.other());
-            let Some(sink) = endpoint(world, number, from.other()) else { return };
-            let written = sink.write(held);
-            world.flows[number].flow.sent(from.other(), written);
-            if read == 0 && written == 0 {
-                return;
-            }
-        }
+    fn write(&mut self, to: Leg, held: u64, _: bool) -> Write {
+        let bytes = self.endpoint(to).map_or(0, |sink| sink.write(held));
+        Write::Some { bytes, full: bytes < held }
     }
 
-    /// Passes on the end of a direction.
-    fn finish(world: &mut World, number: usize, to: Leg) {
-        if world.flows[number].flow.must_finish(to)
-            && let Some(id) = world.flows[number].legs[to]
-        {
-            // What was written is on its way before the FIN is asked for.
-            world.flush(id);
-            if let Some(endpoint) = endpoint(world, number, to) {
-                endpoint.close();
-            }
-            world.flows[number].flow.finished(to);
+    fn release_if_empty(&mut self, _: Leg) {}
+
+    fn discard(&mut self, _: Leg) {}
+
+    fn shutdown(&mut self, to: Leg) -> Result<(), Failure> {
+        let Some(id) = self.legs[to] else { return Err(Failure::Other) };
+        // What was written is on its way before the FIN is asked for.
+        self.world.flush(id);
+        if let Some(endpoint) = self.endpoint(to) {
+            endpoint.close();
         }
-        if world.flows[number].flow.awaits_drain(to)
-            && endpoint(world, number, to).is_some_and(|endpoint| endpoint.is_drained())
-        {
-            world.flows[number].flow.drained(to);
+        Ok(())
+    }
+
+    fn take_error(&mut self, leg: Leg) -> Option<Failure> {
+        let is_failed = matches!(self.endpoint(leg)?.stage(), Stage::Failed(_));
+        is_failed.then_some(Failure::Other)
+    }
+
+    fn unread(&mut self, leg: Leg) -> u64 {
+        self.endpoint(leg).map_or(0, |endpoint| endpoint.readable())
+    }
+
+    fn unacknowledged(&mut self, leg: Leg) -> Option<u64> {
+        let endpoint = self.endpoint(leg)?;
+        if endpoint.is_drained() {
+            return Some(0);
+        }
+        Some((endpoint.written() - endpoint.acknowledged()).max(1))
+    }
+
+    fn info(&mut self, leg: Leg) -> Option<LegInfo> {
+        let info = self.endpoint(leg)?.info();
+        Some(LegInfo { acknowledged: info.bytes_acked, round_trip: info.rtt.max(info.rcv_rtt) })
+    }
+
+    fn set_notsent_lowat(&mut self, to: Leg, most: Option<u64>) {
+        let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
+        if let Some(endpoint) = self.endpoint(to) {
+            endpoint.set_notsent_lowat(most);
         }
     }
 }

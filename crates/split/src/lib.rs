@@ -8,7 +8,8 @@
 //! has no sockets, no clock and no thread, and allocates nothing once set up: the relay runs these
 //! decisions with real sockets, the simulator with simulated ones.
 //!
-//! After telling a [`Flow`] what happened, ask it, in this order: [`Flow::verdict`] (is it over?),
+//! A [`Pump`] carries a flow out over any two [`Legs`]: tell it of events, and give it turns. Both
+//! of them do so. It asks its [`Flow`], in this order: [`Flow::verdict`] (is it over?),
 //! [`Flow::to_write`], [`Flow::may_read`], [`Flow::must_finish`], [`Flow::awaits_drain`].
 
 mod admission;
@@ -16,6 +17,7 @@ mod flow;
 mod leg;
 mod linger;
 mod mover;
+mod pump;
 mod read_ahead;
 mod stillness;
 mod stream;
@@ -26,6 +28,7 @@ pub use flow::{Cause, Flow, Verdict};
 pub use leg::{Leg, PerLeg};
 pub use linger::Linger;
 pub use mover::{Mover, Way};
+pub use pump::{Action, Failure, LegInfo, Legs, Note, Outcome, Pump, Read, Readiness, Write};
 pub use read_ahead::ReadAhead;
 pub use stillness::{Patience, Stillness};
 pub use stream::Watermarks;

@@ -36,7 +36,7 @@ use watch::leg_of;
 use crate::config::{Config, LegConfig, ReadAheadKind};
 use crate::confirm::Confirmations;
 use crate::counters::Counters;
-use crate::flow::{LiveFlow, Told};
+use crate::flow::{LiveFlow, Means, Told};
 use crate::greeting::Greetings;
 use crate::observe::Asked;
 use crate::outbox::Outbox;
@@ -268,9 +268,14 @@ impl Worker {
             }
             word => {
                 let (key, leg) = leg_of(word);
-                let counters = &self.shared.ends[self.index].counters;
+                let means = Means {
+                    key,
+                    pool: &mut self.pool,
+                    outbox: &mut self.outbox,
+                    counters: &self.shared.ends[self.index].counters,
+                };
                 if let Some(flow) = self.flows.get_mut(key) {
-                    match flow.event(leg, flags, counters) {
+                    match flow.event(leg, flags, means) {
                         Told::Work => self.enqueue(key),
                         Told::Connected => {
                             self.copy_marking(key);

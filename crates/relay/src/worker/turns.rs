@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use midspan_split::{Cause, Leg};
+use midspan_split::{Action, Cause, Leg};
+use midspan_units::Time;
 
 use super::Worker;
 use crate::counters::Counters;
-use crate::flow::Next;
+use crate::flow::Means;
 use crate::slab::Key;
 
 /// Bytes that a flow may move in each direction before other flows get their turn.
@@ -27,13 +28,19 @@ impl Worker {
 
     /// Gives each flow that is queued now one turn.
     pub(super) fn take_turns(&mut self) {
+        let now = self.now();
         for _ in 0..self.queue.len() {
             let Some(key) = self.queue.pop_front() else { break };
             let Some(flow) = self.flows.get_mut(key) else { continue };
             flow.queued = false;
-            let counters = &self.shared.ends[self.index].counters;
-            let next = flow.turn(key, TURN, &mut self.pool, &mut self.outbox, counters);
-            self.go_on(key, next);
+            let means = Means {
+                key,
+                pool: &mut self.pool,
+                outbox: &mut self.outbox,
+                counters: &self.shared.ends[self.index].counters,
+            };
+            let action = flow.turn(now, TURN, means);
+            self.go_on(key, action);
             self.mask_reads(key);
             if self.outbox.is_full() {
                 self.send_out();
@@ -46,23 +53,23 @@ impl Worker {
     }
 
     /// Does what a flow wants after a turn.
-    fn go_on(&mut self, key: Key, next: Next) {
+    fn go_on(&mut self, key: Key, action: Action) {
         let counters = &self.shared.ends[self.index].counters;
-        match next {
-            Next::Wait => self.let_linger(key),
-            Next::Turn => self.enqueue(key),
-            Next::Buffer => {
+        match action {
+            Action::Wait => self.let_linger(key),
+            Action::Turn => self.enqueue(key),
+            Action::Buffer => {
                 if let Some(flow) = self.flows.get_mut(key).filter(|flow| !flow.waiting) {
                     flow.waiting = true;
                     counters.buffer_waits.add(1);
                     self.waiting.push_back(key);
                 }
             }
-            Next::Close => {
+            Action::Close => {
                 counters.closed.add(1);
                 self.remove(key, None);
             }
-            Next::Abort(cause) => {
+            Action::Abort(cause) => {
                 count_abort(counters, cause);
                 self.remove(key, Some(cause));
             }
@@ -89,9 +96,16 @@ impl Worker {
                 break;
             }
             self.lingering.pop_front();
+            let time = self.now();
+            let means = Means {
+                key,
+                pool: &mut self.pool,
+                outbox: &mut self.outbox,
+                counters: &self.shared.ends[self.index].counters,
+            };
             if let Some(flow) = self.flows.get_mut(key) {
                 flow.lingers = false;
-                flow.look_after_last();
+                flow.look_after_last(time, means);
                 self.enqueue(key);
             }
         }
@@ -104,9 +118,14 @@ impl Worker {
         for index in 0..count {
             let (key, to, sent) = self.outbox.result(index);
             let Some(flow) = self.flows.get_mut(key) else { continue };
-            let counters = &self.shared.ends[self.index].counters;
-            let next = flow.sent_out(to, sent, &mut self.pool, counters);
-            self.go_on(key, next);
+            let means = Means {
+                key,
+                pool: &mut self.pool,
+                outbox: &mut self.outbox,
+                counters: &self.shared.ends[self.index].counters,
+            };
+            let action = flow.sent_out(to, sent, means);
+            self.go_on(key, action);
         }
         self.outbox.clear();
     }
@@ -123,6 +142,11 @@ impl Worker {
                 free -= 1;
             }
         }
+    }
+
+    /// The time, as flows are told it.
+    fn now(&self) -> Time {
+        Time::from_nanos(self.shared.epoch.instant.elapsed().as_nanos() as u64)
     }
 
     pub(super) fn fail(&mut self, key: Key, cause: Cause) {
