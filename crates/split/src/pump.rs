@@ -323,12 +323,10 @@ impl Pump {
             }
             self.look_ahead(from, now, legs);
         }
-        let lost = self.flow.lost();
         for to in Leg::BOTH {
             self.end(to, legs);
         }
-        // What came by a leg that was found to have failed is still to be read.
-        self.action(if self.flow.lost() != lost { Action::Turn } else { action })
+        self.action(action)
     }
 
     /// What the flow wants, which is this as long as it goes on.
@@ -520,7 +518,7 @@ impl Pump {
             self.ends[to].stirred = false;
             match legs.shutdown(to) {
                 Ok(()) => self.flow.finished(to),
-                // The error is left for who reads to find.
+                // The error is left for who reads to find, which an event tells to do.
                 Err(_) => self.lose(to, None, legs),
             }
         }

@@ -503,6 +503,35 @@ impl Model {
         Ok(())
     }
 
+    /// Has everything arrive that was sent, though nobody sends more.
+    fn deliver(&mut self, buffers: u32) -> Result<(), TestCaseError> {
+        let mut quiet = 0;
+        while quiet < 3 && self.over.is_none() {
+            self.apply(Step::Connect);
+            let before = PerLeg {
+                client: self.kernel.tcp.client.acknowledged,
+                server: self.kernel.tcp.server.acknowledged,
+            };
+            for leg in Leg::BOTH {
+                self.apply(Step::Acknowledge(leg, u64::MAX));
+            }
+            self.apply(Step::Round { tried: true });
+            self.check(buffers)?;
+            let tcp = &self.kernel.tcp;
+            let moves = Leg::BOTH.iter().any(|&leg| tcp[leg].acknowledged > before[leg]);
+            let is_told = Leg::BOTH.iter().any(|&leg| tcp[leg].edge);
+            quiet = if moves || is_told || self.queued { 0 } else { quiet + 1 };
+        }
+        let tcp = &self.kernel.tcp;
+        let is_whole = Leg::BOTH.iter().all(|&leg| !tcp[leg].dead && tcp[leg].connected);
+        for from in Leg::BOTH {
+            let is_there = tcp[from.other()].acknowledged == tcp[from].arrived;
+            let Model { pump, .. } = self;
+            prop_assert!(!is_whole || is_there, "it waits for ever: {:?} {:?}", pump, tcp);
+        }
+        Ok(())
+    }
+
     /// Lets everything come to its end.
     fn settle(&mut self, buffers: u32) -> Result<(), TestCaseError> {
         for _ in 0..20_000 {
@@ -536,6 +565,7 @@ fn play((steps, buffers, posts, measured): Case, fault: Fault) -> Result<(), Tes
         model.apply(step);
         model.check(buffers)?;
     }
+    model.deliver(buffers)?;
     model.settle(buffers)
 }
 
