@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use midspan_steer::{AccountsSource, FlowRecord, Verdict};
 use serde::Serialize;
 
+use crate::interception::is_probe;
 use crate::shared::Shared;
 
 /// How long records may wait, of which the kernel does not tell while they are few; and we, to see that
@@ -140,7 +141,11 @@ fn keep_accounts(
     stop: &AtomicBool,
 ) -> std::io::Result<()> {
     let take = shared.clone();
-    let accounts = source.open(move |record| take.record(&record))?;
+    let accounts = source.open(move |record| {
+        if !is_probe(record.client.ip(), record.server) {
+            take.record(&record);
+        }
+    })?;
     let idle = Duration::from(shared.settings().config.account_idle);
     let mut look = Instant::now() + LOOK.min(idle);
     loop {

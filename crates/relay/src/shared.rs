@@ -20,6 +20,7 @@ use crate::config::{Config, Forward};
 use crate::confirm::Injector;
 use crate::counters::{Counters, Snapshot};
 use crate::inbox::Inbox;
+use crate::interception::Probes;
 use crate::observe::{Epoch, Measures, Observer, Questions};
 use crate::privileges::Privileges;
 use crate::socket::Place;
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) ended: OwnedFd,
     /// How held SYNs are sent on, if any are held.
     pub(crate) injector: OnceLock<Injector>,
+    /// Where connections of proofs go.
+    pub(crate) probes: Arc<Probes>,
     /// Workers whose place in the steering program's maps is theirs.
     pub(crate) slots: AtomicUsize,
     /// What passed of connections, by [`Treatment`].
@@ -198,6 +201,7 @@ impl Shared {
             ends,
             ended: flag()?,
             injector: OnceLock::new(),
+            probes: Arc::default(),
             slots: AtomicUsize::new(0),
             passed: Default::default(),
         })

@@ -209,6 +209,8 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 		return PASS_SIGNED;
 	if (!forwards(skb, packet))
 		return PASS_LOCAL;
+	if (set->suspended == set->bank + 1)
+		return PASS_UNPROVEN;
 	if (returns_elsewhere(&packet->destination, now))
 		return PASS_ASYMMETRIC;
 	/* The upper half chooses the worker. */

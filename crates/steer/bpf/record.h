@@ -73,6 +73,7 @@ enum verdict {
 	PASS_SIGNED,      /* its segments are signed, which only its ends can do (TCP-MD5, TCP-AO) */
 	PASS_LOCAL,       /* to this host, or nowhere that it forwards to */
 	PASS_HOLDOUT,     /* left alone for comparison */
+	PASS_UNPROVEN,    /* the relay has found that what is steered does not arrive */
 	PASS_NO_RELAY,    /* no live relay: none is registered, it hangs, or it drains */
 	PASS_FULL,        /* the relay's limits, or its queues, are full */
 	PASS_CLIENT_FULL, /* the client has as many as it may */
@@ -239,5 +240,5 @@ struct settings {
 	__u32 rules;      /* another number whenever they change */
 	__u32 injector;   /* interface by which held SYNs come back; 0 is none */
 	__u32 by_loopback; /* what is delivered comes in by the loopback link */
-	__u32 unused;
+	__u32 suspended;  /* by the relay of this bank, plus one; 0 is none */
 };

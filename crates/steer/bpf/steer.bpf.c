@@ -328,14 +328,51 @@ int steer(struct __sk_buff *skb)
 	return action;
 }
 
-/* At the egress of every link, while this host's rules are asked. */
+/* Whether it is ICMP, or ICMPv6 right behind the IP header. */
+static __always_inline bool is_icmp(struct __sk_buff *skb)
+{
+	bool v4 = skb->protocol == bpf_htons(ETH_P_IP);
+	__u8 protocol;
+
+	if (!v4 && skb->protocol != bpf_htons(ETH_P_IPV6))
+		return false;
+	if (bpf_skb_load_bytes_relative(skb, v4 ? 9 : 6, &protocol, 1, BPF_HDR_START_NET))
+		return false;
+	return protocol == (v4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+}
+
+/* Gives the relay an error that this host itself has made about a segment of the relay's, such as that its next hop does
+ * not answer: it is on its way to the end in whose name that was sent. */
+static __always_inline int give_back(struct __sk_buff *skb, const struct settings *set)
+{
+	struct packet *packet = read(skb, OUT);
+	struct bpf_sock *socket;
+	int action = GO_ON;
+
+	if (!packet || packet->kind != ICMP)
+		return GO_ON;
+	socket = find_socket(skb, packet);
+	if (!socket)
+		return GO_ON;
+	if (socket->state != BPF_TCP_LISTEN) {
+		deliver(skb, set, leg_of(socket, set));
+		count(STEERED_ICMP);
+		action = by_loopback(skb);
+	}
+	bpf_sk_release(socket);
+	return action;
+}
+
+/* At the egress of every link. */
 SEC("tcx/egress")
 int leave(struct __sk_buff *skb)
 {
 	__u32 zero = 0;
 	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 
-	return set ? come_through(skb, set) : GO_ON;
+	if (!set)
+		return GO_ON;
+	return is_icmp(skb) ? give_back(skb, set) : come_through(skb, set);
 }
 
 /* Asked when the stack looks for a listener. It finds the relay's by itself only for what `steer`

@@ -26,6 +26,7 @@ pub(crate) struct Settings {
     pub(crate) rules: u32,
     pub(crate) injector: u32,
     pub(crate) by_loopback: u32,
+    pub(crate) suspended: u32,
 }
 
 impl Settings {
@@ -51,6 +52,7 @@ impl Settings {
             rules: short(12)?,
             injector: short(13)?,
             by_loopback: short(14)?,
+            suspended: short(15)?,
         })
     }
 
@@ -72,7 +74,7 @@ impl Settings {
             self.rules,
             self.injector,
             self.by_loopback,
-            0,
+            self.suspended,
         ];
         let long = long.into_iter().flat_map(u64::to_ne_bytes);
         long.chain(short.into_iter().flat_map(u32::to_ne_bytes)).collect()
@@ -166,6 +168,7 @@ mod tests {
             rules: 12,
             injector: 13,
             by_loopback: 1,
+            suspended: 2,
         };
         assert_eq!(Settings::from_bytes(&settings.to_bytes()), Some(settings));
         assert_eq!(Settings::from_bytes(&[0; 8]), None);

@@ -247,6 +247,7 @@ impl Steering {
             let _ = full.delete(&client);
         }
         self.set_policy(policy)?;
+        self.change_settings(|before| Settings { suspended: 0, ..before })?;
         if let Some(pins) = &self.pins {
             pins.remove_others();
         }
@@ -312,6 +313,16 @@ impl Steering {
     /// When the map does not take it.
     pub fn set_loopback(&mut self, by_loopback: bool) -> Result<(), Error> {
         self.change_settings(|before| Settings { by_loopback: by_loopback.into(), ..before })
+    }
+
+    /// Has new connections pass, but for those of [probes](Steering::set_probe), or no longer. Those that are split already
+    /// are steered all the same.
+    ///
+    /// # Errors
+    /// When the map does not take it.
+    pub fn suspend(&self, suspended: bool) -> Result<(), Error> {
+        let by = if suspended { self.bank + 1 } else { 0 };
+        self.change_settings(|before| Settings { suspended: by, ..before })
     }
 
     /// Has held SYNs come back by this interface, at which the program must be attached.

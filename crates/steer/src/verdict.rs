@@ -45,6 +45,8 @@ verdicts! {
     PassLocal "pass_local",
     /// New connections left alone for comparison.
     PassHoldout "pass_holdout",
+    /// New connections passed because what is steered was found not to arrive.
+    PassUnproven "pass_unproven",
     /// New connections passed because no live relay takes any.
     PassNoRelay "pass_no_relay",
     /// New connections passed because the relay's limits or queues are full.

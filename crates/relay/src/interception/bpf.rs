@@ -2,16 +2,25 @@
 //! it.
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use midspan_steer::{
     AccountsSource, HeldSource, LISTENERS_PER_SLOT, Options, Rules, Slot, Steering, Tally,
 };
 use midspan_sys::netlink::{Interface, Netlink};
 
+use super::InterceptionError;
 use super::beside::Beside;
 use super::local_delivery::{LocalDelivery, Loopback};
-use super::{InterceptionError, proof};
+use super::proof::{self, Probes, Proof};
 use crate::config::Config;
+use crate::privileges::Privileges;
+
+/// How long what is steered may take to be seen to arrive while the relay runs, and how long it waits to look again if it does
+/// not: at first, and at most.
+const PATIENCE: Duration = Duration::from_millis(500);
+const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// BPF steering. Dropping this ends it; packets of flows still open then go astray, so they must have
 /// ended.
@@ -27,6 +36,16 @@ pub(crate) struct Steered {
     delivery: Option<LocalDelivery>,
     beside: Option<Beside>,
     loopback: Option<Loopback>,
+    /// What is delivered comes in by the loopback link; ICMP errors of this host's own do in any case.
+    by_loopback: bool,
+    proof: Option<Proof>,
+    /// Where the proof's connections come from.
+    probes: Arc<Probes>,
+    /// When to prove again what was found not to arrive, and how long after that.
+    doubt: Option<(Instant, Duration)>,
+    /// When it was last tried while the relay runs, and whether rules have changed since.
+    proven: Option<Instant>,
+    changed: bool,
 }
 
 impl Steered {
@@ -48,6 +67,12 @@ impl Steered {
             delivery: None,
             beside: None,
             loopback: None,
+            by_loopback: false,
+            proof: None,
+            probes: Arc::default(),
+            doubt: None,
+            proven: None,
+            changed: false,
         })
     }
 
@@ -60,11 +85,17 @@ impl Steered {
         Ok(self.steering.slot(worker, listeners)?)
     }
 
+    /// Has a proof's connections come from there.
+    pub(crate) fn set_probes(&mut self, probes: Arc<Probes>) {
+        self.probes = probes;
+    }
+
     /// Looks at this host's rules.
     pub(crate) fn look_at_rules(&mut self, config: &Config) -> Result<(), InterceptionError> {
         let beside = Beside::look(config);
         self.go_by(beside.rules())?;
         self.beside = Some(beside);
+        self.loopback = Some(Loopback::prepare());
         self.set_loopback(self.has_rules())
     }
 
@@ -122,16 +153,74 @@ impl Steered {
     /// Proves that what is steered arrives, and steers nothing else.
     pub(crate) fn prove(&mut self, config: &Config) -> Result<(), InterceptionError> {
         self.deliver(config)?;
-        if !self.has_rules() {
-            return proof::prove(&mut self.steering, config);
+        self.proof = Some(Proof::prepare(self.probes.clone())?);
+        self.try_to_prove(config, proof::PATIENCE)
+    }
+
+    /// Has what proves leave itself these privileges.
+    pub(crate) fn lower(&self, privileges: Privileges) -> Result<(), InterceptionError> {
+        self.proof.as_ref().map_or(Ok(()), |proof| proof.lower(privileges))
+    }
+
+    fn try_to_prove(
+        &mut self,
+        config: &Config,
+        patience: Duration,
+    ) -> Result<(), InterceptionError> {
+        let Some(proof) = &self.proof else { return Ok(()) };
+        let proven = proof.run(&mut self.steering, config, patience);
+        if !matches!(proven, Err(InterceptionError::Unproven(_))) || !self.has_rules() {
+            return proven;
         }
-        let by_loopback = proof::prove(&mut self.steering, config);
-        // What rules have against that they may not have against other links.
-        by_loopback.or_else(|error| {
-            tracing::info!("by the loopback link: {error}");
-            self.set_loopback(false)?;
-            proof::prove(&mut self.steering, config)
-        })
+        // What rules have against one way to deliver they may not have against the other.
+        let by_loopback = self.by_loopback;
+        let Err(error) = proven else { return Ok(()) };
+        tracing::info!(by_loopback, "{error}");
+        self.set_loopback(!by_loopback)?;
+        let Some(proof) = &self.proof else { return Ok(()) };
+        let proven = proof.run(&mut self.steering, config, patience);
+        if proven.is_err() {
+            self.set_loopback(by_loopback)?;
+        }
+        proven
+    }
+
+    /// Proves that what is steered still arrives, now that rules of this host have changed, or if it was found not to and
+    /// it is time to look again. As long as it does not new connections pass.
+    pub(crate) fn prove_again(
+        &mut self,
+        config: &Config,
+        changed: bool,
+    ) -> Result<(), InterceptionError> {
+        let [first, most] = WAITS;
+        let now = Instant::now();
+        self.changed |= changed;
+        // Others may change rules because of the proof's own links.
+        let due = match self.changed {
+            true => self.proven.is_none_or(|at| now >= at + first),
+            false => self.doubt.is_some_and(|(due, _)| now >= due),
+        };
+        if !due {
+            return Ok(());
+        }
+        let changed = std::mem::take(&mut self.changed);
+        let proven = self.try_to_prove(config, PATIENCE);
+        let now = Instant::now();
+        self.proven = Some(now);
+        let before = self.doubt.take();
+        if let Err(InterceptionError::Unproven(why)) = &proven {
+            if before.is_none() {
+                tracing::error!("new connections pass, as rules of this host have changed: {why}");
+            }
+            let again = before.filter(|_| !changed).map_or(first, |(_, wait)| most.min(2 * wait));
+            self.doubt = Some((now + again, again));
+            return Ok(self.steering.suspend(true)?);
+        }
+        if before.is_some() {
+            self.steering.suspend(false)?;
+            tracing::info!("what is steered arrives again: connections are split");
+        }
+        proven
     }
 
     /// Whether this host has rules of others'.
@@ -140,7 +229,7 @@ impl Steered {
     }
 
     fn set_loopback(&mut self, by_loopback: bool) -> Result<(), InterceptionError> {
-        self.loopback = by_loopback.then(Loopback::prepare);
+        self.by_loopback = by_loopback;
         Ok(self.steering.set_loopback(by_loopback)?)
     }
 
@@ -159,15 +248,17 @@ impl Steered {
         self.beside.as_ref()?.changed()
     }
 
-    /// Goes by the rules that there are now.
-    pub(crate) fn follow_rules(&mut self) -> Result<(), InterceptionError> {
-        let Some(beside) = &mut self.beside else { return Ok(()) };
+    /// Goes by the rules that there are now; whether they are others.
+    pub(crate) fn follow_rules(&mut self) -> Result<bool, InterceptionError> {
+        let Some(beside) = &mut self.beside else { return Ok(false) };
         let had_rules = beside.has_rules();
-        if beside.follow() {
+        let changed = beside.follow();
+        if changed {
             let rules = beside.rules();
             self.go_by(rules)?;
         }
-        self.go_by_loopback(had_rules)
+        self.go_by_loopback(had_rules)?;
+        Ok(changed)
     }
 
     /// Takes in interfaces that have come, and forgets those that have gone.
@@ -217,11 +308,12 @@ impl Steered {
         self.attach_exits(here)
     }
 
-    /// Sees what leaves by these interfaces, while this host's rules are asked.
+    /// Sees what leaves by these interfaces: errors about the relay's own segments, and what this host's rules let through
+    /// while they are asked.
     fn attach_exits(&mut self, here: &[Interface]) -> Result<(), InterceptionError> {
         let mut exits = Vec::new();
         for interface in here {
-            if self.consults && !interface.is_loopback && self.injector != Some(interface.index) {
+            if !interface.is_loopback && self.injector != Some(interface.index) {
                 self.steering.attach_exit(interface.index, &interface.name)?;
                 exits.push(interface.index);
             }

@@ -13,7 +13,7 @@ use std::io;
 
 pub(crate) use bpf::Steered;
 pub use nftables::Interception;
-pub(crate) use proof::{clients as probe_clients, is_probe};
+pub(crate) use proof::{Probes, clients as probe_clients, is_probe};
 
 /// Why connections cannot be intercepted.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +62,11 @@ pub enum InterceptionError {
     /// All clients are of IPv6, which this host has not.
     #[error("`clients` has prefixes of IPv6 only, and net.ipv6.conf.all.disable_ipv6 is 1")]
     NoIpv6,
+    /// Nothing can be proven.
+    #[error(
+        "it cannot be proven that what is steered to the relay arrives: {0} (`prove = false` goes without)"
+    )]
+    NoProof(#[source] io::Error),
     /// What is steered to the relay does not arrive.
     #[error("{0}")]
     Unproven(String),

@@ -210,6 +210,7 @@ impl Relay {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|(at, error)| Error::Listen { at, error })?;
         if let Way::Bpf(steered) = &mut way {
+            steered.set_probes(shared.probes.clone());
             steered.look_at_rules(&shared.settings().config)?;
             if shared.settings().config.confirms() || steered.consults() {
                 begin_to_inject(steered, &shared)?;
@@ -238,7 +239,10 @@ impl Relay {
             relay.workers.push(thread);
         }
         match &mut way {
-            Way::Bpf(steered) => begin(steered, &relay.shared.settings().config)?,
+            Way::Bpf(steered) => {
+                begin(steered, &relay.shared.settings().config)?;
+                steered.lower(privileges)?;
+            }
             Way::Foreign if intercepts => {
                 way = Way::Nftables(Interception::install(&relay.shared.settings().config)?);
             }

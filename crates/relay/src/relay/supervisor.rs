@@ -155,8 +155,15 @@ impl Relay {
         let Way::Bpf(steered) = &mut self.way else { return };
         surroundings.look = Instant::now() + LOOK;
         let consulted = steered.consults();
-        if let Err(error) = steered.follow_rules() {
+        let changed = steered.follow_rules();
+        if let Err(error) = &changed {
             tracing::warn!(%error, "rules of this host that have changed are not followed");
+        }
+        if self.shared.phase() == Phase::Run
+            && let Err(error) =
+                steered.prove_again(&self.shared.settings().config, changed.unwrap_or(true))
+        {
+            tracing::warn!(%error, "rules of this host have changed");
         }
         if steered.consults()
             && self.held.is_none()

@@ -148,6 +148,10 @@ impl Worker {
     /// Starts a flow, to the first of `forward` that can be connected to, or else to whom the client
     /// wanted; or resets the client; or leaves it to a worker that has fewer flows.
     fn take(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
+        if forward.is_none() && is_probe(accepted.client.ip(), accepted.server) {
+            self.counters().probes.add(1);
+            return self.shared.probes.give(accepted.socket);
+        }
         let confirmed = self.confirmations.claim(accepted.client, accepted.server);
         // What is steered here was let in when there was room, and has been told so. If buffers are gone since, it
         // waits for one.
@@ -217,9 +221,6 @@ impl Worker {
         let config = &self.settings.config;
         let Accepted { client, server, opening, .. } = accepted;
         if !is_forwarded {
-            if is_probe(client.ip(), *server) {
-                return Err(|counters| &counters.probes);
-            }
             if self.listeners.iter().any(|listener| listener.is_at(*server)) {
                 return Err(|counters| &counters.refused_direct);
             }

@@ -296,3 +296,33 @@ fn the_confirmed_handshake_shows_what_would_be_seen_without_the_relay() {
         assert!(is_no_longer(with.ended, without.ended), "{case}");
     }
 }
+
+/// A next hop of the box's that does not answer: the box says so in the name of a router, about a segment that it has sent
+/// itself in the client's name.
+#[test]
+fn what_the_box_finds_unreachable_it_says_to_the_relay() {
+    let Some(world) = World::new() else { return };
+    for masquerades in [false, true] {
+        if masquerades {
+            let rules = "table inet nat { chain after { type nat hook postrouting priority srcnat; masquerade; }; }";
+            crate::beside::load(&world.relay, rules);
+        }
+        for nobody in ["10.2.0.77", "fd02::77"] {
+            let to = SocketAddr::new(ip(nobody), 80);
+            let without = world.client.run(|| attempt(to)).unwrap();
+            let unreachable = Seen::NotConnected(Errno::HOSTUNREACH);
+            assert_eq!(without.seen, unreachable, "{without:?}");
+            let Some(mut relay) = start(&world, "") else { return };
+            let with = world.client.run(|| attempt(to)).unwrap();
+            let counts = relay.counts();
+            eprintln!("{nobody}: {:?} without, {:?} with the relay", without.ended, with.ended);
+            assert_eq!(with.seen, Seen::Reset, "{with:?}");
+            assert_eq!(
+                (counts["connect_failed"], counts["connect_timed_out"]),
+                (1, 0),
+                "{counts:?}"
+            );
+            assert!(is_no_longer(with.ended, without.ended), "{without:?} {with:?}");
+        }
+    }
+}

@@ -31,6 +31,7 @@ mod outage;
 mod peer;
 mod port_reuse;
 mod process;
+mod proof;
 mod proxy;
 mod reload;
 mod replace;

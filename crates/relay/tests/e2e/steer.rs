@@ -57,7 +57,8 @@ fn connections_of_both_families_are_split_and_nothing_is_left() {
         exchange(&mut near, &mut far);
     }
     let counts = relay.until(|counts| counts["active"] == 0);
-    assert_eq!((counts["accepted"], counts["closed"], counts["probes"]), (2, 2, 2));
+    assert_eq!((counts["accepted"], counts["closed"]), (2, 2));
+    assert!(counts["probes"] >= 2, "{counts:?}");
     assert_eq!(counts["split"] - proofs, 2);
     assert!(counts["steered"] >= 12 && counts["not_steered"] == 0, "{counts:?}");
     relay.signal(Signal::KILL);
@@ -361,7 +362,9 @@ fn a_firewall_that_eats_what_is_steered_is_noticed() {
     // A running relay: the SYN that is sent again passes.
     let (mut near, mut far) = world.pair(SERVER[0]);
     exchange(&mut near, &mut far);
-    assert_eq!(relay.counts()["pass_unreached"], 1);
+    // Unless the relay has noticed before.
+    let counts = relay.counts();
+    assert_eq!(counts["pass_unreached"] + counts["pass_unproven"], 1, "{counts:?}");
     drop(relay);
     // A new one does not even begin.
     let config = format!("{}interception = \"bpf\"\n", crate::process::CLIENTS).parse().unwrap();
