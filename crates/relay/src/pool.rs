@@ -22,6 +22,8 @@ pub(crate) struct Pool {
     limit: u64,
     buffer_size: usize,
     buffers: Vec<Box<[u8]>>,
+    /// So many of those were idle all the time since it was last asked.
+    unneeded: usize,
     pipe_size: usize,
     pipes: Vec<Pipe>,
     /// Pipes lent and idle, and how many there may be.
@@ -32,7 +34,7 @@ pub(crate) struct Pool {
 }
 
 /// Copying goes through buffers of this size.
-const BUFFER: u64 = 64 * 1024;
+pub(crate) const BUFFER: u64 = 64 * 1024;
 /// A pipe below this would only add system calls: small ones come from the kernel when a user
 /// has more pipe pages than `fs.pipe-user-pages-soft`.
 const SMALLEST_PIPE: u64 = 64 * 1024;
@@ -52,6 +54,7 @@ impl Pool {
             limit: limit.as_bytes(),
             buffer_size: most.min(BUFFER) as usize,
             buffers: Vec::with_capacity(IDLE_BUFFERS),
+            unneeded: 0,
             pipe_size: most as usize,
             pipes: Vec::with_capacity(IDLE_PIPES),
             pipes_open: 0,
@@ -91,7 +94,9 @@ impl Pool {
         if !self.budget.take(self.buffer_size as u64) {
             return None;
         }
-        Some(self.buffers.pop().unwrap_or_else(|| vec![0; self.buffer_size].into_boxed_slice()))
+        let idle = self.buffers.pop();
+        self.unneeded = self.unneeded.min(self.buffers.len());
+        Some(idle.unwrap_or_else(|| vec![0; self.buffer_size].into_boxed_slice()))
     }
 
     pub(crate) fn give_buffer(&mut self, buffer: Box<[u8]>) {
@@ -99,6 +104,14 @@ impl Pool {
         if self.buffers.len() < IDLE_BUFFERS {
             self.buffers.push(buffer);
         }
+    }
+
+    /// Gives a buffer back to the system, if it was idle since the last call.
+    pub(crate) fn let_go(&mut self) {
+        if self.unneeded > 0 {
+            self.buffers.pop();
+        }
+        self.unneeded = self.buffers.len();
     }
 
     /// An empty pipe, or none if the limits or the kernel allow no more.
@@ -175,6 +188,22 @@ impl Pipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buffers_that_nobody_needs_are_given_back_one_by_one() {
+        let mut pool = Pool::new(ByteSize::from_kib(1 << 20), ByteSize::from_kib(64), 0);
+        let lent: Vec<_> = (0..3).map(|_| pool.take_buffer().unwrap()).collect();
+        lent.into_iter().for_each(|buffer| pool.give_buffer(buffer));
+        pool.let_go();
+        assert_eq!(pool.buffers.len(), 3, "they were needed until now");
+        // One is all the time, two at times.
+        for (taken, left) in [(1, 2), (2, 2), (1, 1)] {
+            let lent: Vec<_> = (0..taken).map(|_| pool.take_buffer().unwrap()).collect();
+            lent.into_iter().for_each(|buffer| pool.give_buffer(buffer));
+            pool.let_go();
+            assert_eq!(pool.buffers.len(), left);
+        }
+    }
 
     #[test]
     fn what_is_lent_stays_within_the_limit() {

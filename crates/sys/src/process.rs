@@ -22,6 +22,22 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     }
 }
 
+/// Has memory that is allocated from now on, in pieces of so many bytes or more, go back to the system as soon as it is
+/// free. glibc would keep it, unless it is at the end of a heap; other allocators are left as they are.
+pub fn give_back_from(bytes: usize) {
+    #[cfg(target_env = "gnu")]
+    {
+        let bytes = bytes.try_into().unwrap_or(libc::c_int::MAX);
+        // SAFETY: it sets a parameter of the allocator, which guards it by a lock.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, bytes);
+        }
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = bytes;
+}
+
 /// A command that is also looked for where administrators' programs are, which is not on the `PATH`
 /// of an ordinary user everywhere.
 pub fn command(program: &str) -> Command {

@@ -16,6 +16,7 @@ use crate::control::Brought;
 use crate::counters::Snapshot;
 use crate::interception::{self, Interception, InterceptionError, Steered};
 use crate::observe::{ObserveError, Observer, Served, Windows};
+use crate::pool;
 use crate::privileges::Privileges;
 use crate::shared::{Monitor, Phase, Shared, raise};
 use crate::socket::{self, Place};
@@ -85,6 +86,8 @@ pub enum Start {
 /// When the relay cannot start, or a worker or the interception fails while it runs.
 pub fn run(config: Config, start: Start, started: impl FnOnce(Monitor)) -> Result<Snapshot, Error> {
     let signals = Signals::catch().map_err(|error| Error::System { what: "signals", error })?;
+    // Else the allocator keeps what buffers have once taken.
+    midspan_sys::process::give_back_from(pool::BUFFER as usize);
     let privileges = Privileges::needed(&config);
     let relay = Relay::start_at(config, start, privileges, Steered::begin)?;
     started(relay.monitor());

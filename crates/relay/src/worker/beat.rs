@@ -90,6 +90,9 @@ impl Worker {
         }
         self.shared.beat(self.index, now);
         self.balance();
+        if now >= beat.due {
+            self.pool.let_go();
+        }
         let until_next = if self.slot.is_some() { BEAT } else { SLOW_BEAT };
         self.beat = Beat { due: now + until_next, open, has_room, taken: accepted };
     }

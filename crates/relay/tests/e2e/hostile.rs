@@ -99,6 +99,85 @@ fn a_hostile_client_takes_only_what_is_bounded() {
     assert!(relay.descriptors() < descriptors + 200, "{} descriptors", relay.descriptors());
 }
 
+/// Thousands who ask for much and take nothing of it: what is for them waits at the relay, and others do not.
+#[test]
+fn closed_windows_leave_others_alone_and_memory_comes_back() {
+    let readers = if std::env::var_os("MIDSPAN_TEST_ALL").is_some() { 9_000 } else { 1_500 };
+    // The control run is without a relay.
+    let mut ratios = Vec::new();
+    for is_split in [false, true] {
+        let Some(world) = World::new() else { return };
+        let Some(wire) = Wire::new(&world.relay, Unit::Packet) else { return };
+        let mut relay = match is_split {
+            true => Some(start(&world, "")),
+            false => None,
+        };
+        if matches!(relay, Some(None)) {
+            return;
+        }
+        let mut relay = relay.take().flatten();
+        let accomplice = Accomplice::new(&world);
+        let good = Good::new(&world);
+        // Pools are filled by ordinary load.
+        let warm = Load::start(&world, Duration::from_millis(5));
+        let mut quiet: Vec<f64> = (0..3).map(|_| good.measure()).collect();
+        assert!(warm.stop().iter().all(|outcome| outcome.end == End::Whole));
+        let before = relay.as_ref().map(RelayProcess::memory);
+        let load = Load::start(&world, Duration::from_millis(20));
+        let stop = AtomicBool::new(false);
+        let mut attacked = Vec::new();
+        thread::scope(|scope| {
+            let mut attack = Attack::new(&wire, &accomplice, 1);
+            attack.manners = &[Manner::ZeroWindow];
+            let attack = scope.spawn(|| attack.run(readers, 0, &stop));
+            let ending = Ending(&stop);
+            let opened = Instant::now();
+            while accomplice.seen.load(Ordering::Relaxed) < u64::from(readers) * 95 / 100 {
+                assert!(opened.elapsed() < 2 * PATIENCE, "{:?}", accomplice.seen);
+                thread::sleep(Duration::from_millis(10));
+            }
+            attacked.extend((0..3).map(|_| good.measure()));
+            if let Some(relay) = &mut relay {
+                let counts = relay.counts();
+                eprintln!(
+                    "{} open, {} split, {} B resident, {} B buffered",
+                    accomplice.seen.load(Ordering::Relaxed),
+                    counts["active"],
+                    relay.memory(),
+                    counts["buffered"]
+                );
+                // Beyond what descriptors suffice for they pass.
+                assert!(counts["active"] > u64::from(readers.min(7_400)) * 9 / 10, "{counts:?}");
+            }
+            drop(ending);
+            attack.join().unwrap();
+        });
+        let outcomes = load.stop();
+        let whole = outcomes.iter().filter(|outcome| outcome.end == End::Whole).count();
+        let ratio = median(&mut attacked) / median(&mut quiet);
+        eprintln!(
+            "relay: {is_split}; {whole} of {} others' connections, goodput of others {ratio:.3}",
+            outcomes.len()
+        );
+        assert_eq!(whole, outcomes.len());
+        ratios.push(ratio);
+        drop(good);
+        let (Some(mut relay), Some(before)) = (relay, before) else { continue };
+        let gone = Instant::now();
+        while relay.memory() > before * 12 / 10 {
+            let (counts, memory) = (relay.counts(), relay.memory());
+            assert!(
+                gone.elapsed() < Duration::from_secs(60),
+                "{memory} after {before}: {counts:?}"
+            );
+            thread::sleep(Duration::from_millis(100));
+        }
+        eprintln!("{before} B before, {} after {:?}", relay.memory(), gone.elapsed());
+        relay.until(|counts| counts["active"] == 0);
+    }
+    assert!(ratios[1] > 0.9 * ratios[0].min(1.0), "{ratios:?}");
+}
+
 /// Ends an attack, also when the test fails.
 struct Ending<'a>(&'a AtomicBool);
 
@@ -178,6 +257,7 @@ struct Attack<'a> {
     wire: &'a Wire,
     servers: &'a Accomplice,
     round: u16,
+    manners: &'static [Manner],
     hands: HashMap<(SocketAddr, SocketAddr), Hand>,
 }
 
@@ -196,7 +276,7 @@ const TICK: Duration = Duration::from_millis(300);
 
 impl<'a> Attack<'a> {
     fn new(wire: &'a Wire, servers: &'a Accomplice, round: u16) -> Attack<'a> {
-        Attack { wire, servers, round, hands: HashMap::new() }
+        Attack { wire, servers, round, manners: &Manner::ALL, hands: HashMap::new() }
     }
 
     /// Opens so many connections, and floods the box with so many SYNs of made up clients; keeps the
@@ -246,7 +326,7 @@ impl<'a> Attack<'a> {
         // A few hundred clients, so that it is none's own limit that protects the rest.
         let from = SocketAddr::new(host([4, 6][version], 2 + id % 200), 1024 + id);
         let to = self.servers.addresses[version];
-        let manner = Manner::ALL[usize::from(id / 2) % Manner::ALL.len()];
+        let manner = self.manners[usize::from(id / 2) % self.manners.len()];
         let mut syn = Segment::new(from, to, SYN);
         syn.sequence = u32::from(self.round) << 20 | u32::from(id);
         self.wire.send(&syn);
