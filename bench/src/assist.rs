@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -46,6 +46,11 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 3)]
     repetitions: u32,
 
+    /// Each case once more beside a sender that misbehaves: three connections of one certificate, each of
+    /// which registers for all UEs at 10 ms, again and again.
+    #[arg(long)]
+    misbehaving: bool,
+
     /// Keep raw results, summary, machine and command under bench/runs.
     #[arg(long)]
     record: bool,
@@ -53,6 +58,9 @@ pub(crate) struct Options {
 
 const PERIOD: Span = Span::from_millis(50);
 const NAME: &str = "netassist.example";
+/// Connections of the sender that misbehaves, and how often each registers for everything anew.
+const GREEDY: u32 = 3;
+const AGAIN: Duration = Duration::from_millis(500);
 /// What the first reading of a run says, in bit/s; each later round a bit more, so that feedback
 /// tells of which reading it is.
 const FIRST: u64 = 100_000_000;
@@ -62,10 +70,14 @@ const FIRST: u64 = 100_000_000;
 struct Run {
     ues: u32,
     senders: u32,
+    /// Beside one that misbehaves.
+    misbehaving: bool,
     cells: u32,
     repetition: u32,
     measured_s: f64,
     datagrams_per_s: f64,
+    /// To the one that misbehaves, beside those.
+    misbehaving_datagrams_per_s: f64,
     /// Measurements that a sender was told of, of those that were made.
     delivered_share: f64,
     /// From the measurement's hand-over to the daemon until its sender has read of it for the first
@@ -85,9 +97,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         for &ues in &options.ues {
             for &senders in &options.senders {
                 ensure!((1..=ues).contains(&senders), "--senders must be between 1 and --ues");
-                let run = measure(folder.path(), options, ues, senders, repetition)?;
-                eprintln!("{}", line(&run));
-                runs.push(run);
+                for &misbehaving in if options.misbehaving { &[false, true][..] } else { &[false] }
+                {
+                    let case = Case { ues, senders, misbehaving };
+                    let run = measure(folder.path(), options, case, repetition)?;
+                    eprintln!("{}", line(&run));
+                    runs.push(run);
+                }
             }
         }
     }
@@ -100,13 +116,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Case {
+    ues: u32,
+    senders: u32,
+    misbehaving: bool,
+}
+
 fn measure(
     folder: &std::path::Path,
     options: &Options,
-    ues: u32,
-    senders: u32,
+    case: Case,
     repetition: u32,
 ) -> Result<Run> {
+    let Case { ues, senders, misbehaving } = case;
     // The daemon's thread starts on a core of its own; everything else has the others.
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let _ = sched_setaffinity(None, &cpus(0..1));
@@ -117,6 +140,13 @@ fn measure(
     let stop = Arc::new(AtomicBool::new(false));
     let (address, stopped) = (daemon.address(), stop.clone());
     let receiver = thread::spawn(move || receive(client, address, ues, senders, &stopped));
+    let greedy = misbehaving
+        .then(|| -> Result<_> {
+            let client = identity(folder, "greedy").load()?.client(&Audit::default())?;
+            let stopped = stop.clone();
+            Ok(thread::spawn(move || misbehave(client, address, ues, &stopped)))
+        })
+        .transpose()?;
     let reporter = {
         let (stopped, cells) = (stop.clone(), options.cells);
         thread::spawn(move || report(&cell, ues, cells, &stopped))
@@ -128,6 +158,10 @@ fn measure(
     stop.store(true, Ordering::Relaxed);
     let said = reporter.join().expect("the reporter lives");
     let read = receiver.join().expect("the receiver lives")?;
+    let misbehaving_datagrams = match greedy {
+        Some(greedy) => greedy.join().expect("it lives")?,
+        None => 0.0,
+    };
     let mut delays = Histogram::<u64>::new(3)?;
     // What a UE was last told of: a measurement that is repeated is no news.
     let mut latest = vec![None; ues as usize];
@@ -151,10 +185,12 @@ fn measure(
     Ok(Run {
         ues,
         senders,
+        misbehaving,
         cells: options.cells,
         repetition,
         measured_s,
         datagrams_per_s: datagrams as f64 / measured_s,
+        misbehaving_datagrams_per_s: misbehaving_datagrams,
         delivered_share: news_per_s / (f64::from(ues) / PERIOD.as_secs_f64()),
         delay_p50_us: delays.value_at_quantile(0.5),
         delay_p99_us: delays.value_at_quantile(0.99),
@@ -263,12 +299,67 @@ async fn sender_of(
     }
 }
 
+/// Asks for all that there is as often as it can, by several connections of one certificate. Answers how
+/// many datagrams a second came of it.
+fn misbehave(config: ClientConfig, daemon: SocketAddr, ues: u32, stop: &AtomicBool) -> Result<f64> {
+    // What it does with what it gets must not keep the others' receiver from its processor.
+    let _ = rustix::process::nice(19);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let from = now();
+    let datagrams = runtime.block_on(async {
+        let endpoint = Endpoint::client(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let datagrams = Arc::new(AtomicU64::new(0));
+        for _ in 0..GREEDY {
+            let connection = endpoint.connect_with(config.clone(), daemon, NAME)?.await?;
+            let count = datagrams.clone();
+            let asking = connection.clone();
+            tokio::spawn(async move {
+                let (mut send, mut answers) = asking.open_bi().await?;
+                // Whoever does not read what he is told would be sent away.
+                tokio::spawn(async move {
+                    let mut buffer = vec![0; 1 << 16];
+                    while let Ok(Some(_)) = answers.read(&mut buffer).await {}
+                });
+                send.write_all(&ToDaemon::HELLO.encode()).await?;
+                for round in 0u32.. {
+                    let mut all = Vec::new();
+                    for ue in 0..ues {
+                        let registration = round.wrapping_mul(ues).wrapping_add(ue);
+                        let period = Span::from_millis(10);
+                        let ue = address_of(ue);
+                        all.extend(ToDaemon::Register { registration, ue, period }.encode());
+                    }
+                    send.write_all(&all).await?;
+                    tokio::time::sleep(AGAIN).await;
+                }
+                anyhow::Ok(())
+            });
+            tokio::spawn(async move {
+                while connection.read_datagram().await.is_ok() {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        while !stop.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        endpoint.close(0u32.into(), b"");
+        anyhow::Ok(datagrams.load(Ordering::Relaxed))
+    })?;
+    Ok(datagrams as f64 / now().since(from).as_secs_f64())
+}
+
 fn config(folder: &std::path::Path) -> Result<DaemonConfig> {
     let path = folder.join("daemon.toml");
     if !path.exists() {
-        let hosts = [("daemon", vec![NAME]), ("server", vec!["server.example"])];
+        let hosts = [
+            ("daemon", vec![NAME]),
+            ("server", vec!["server.example"]),
+            ("greedy", vec!["greedy.example"]),
+        ];
         DevSet::create()?.write(folder, &hosts)?;
-        let policy = "[[peer]]\nname = \"server.example\"\nmay_ask = [\"10.45.0.0/16\"]\n";
+        let peer = |name| format!("[[peer]]\nname = \"{name}\"\nmay_ask = [\"10.45.0.0/16\"]\n");
+        let policy = ["server.example", "greedy.example"].map(peer).concat();
         fs::write(folder.join("policy.toml"), policy)?;
         let in_folder = |name: &str| folder.join(name);
         let text = format!(
@@ -315,9 +406,10 @@ fn daemon_cpu() -> Result<Duration> {
 
 fn line(run: &Run) -> String {
     format!(
-        "{:>6} {:>8} {:>6} {:>12.0} {:>9.1} % {:>9} {:>9} {:>9} {:>7.0} %",
+        "{:>6} {:>8} {:>11.0} {:>6} {:>12.0} {:>9.1} % {:>9} {:>9} {:>9} {:>7.0} %",
         run.ues,
         run.senders,
+        run.misbehaving_datagrams_per_s,
         run.cells,
         run.datagrams_per_s,
         run.delivered_share * 100.0,
@@ -330,15 +422,16 @@ fn line(run: &Run) -> String {
 
 /// The run of each case whose 99th percentile is the middle one.
 fn summary(runs: &[Run]) -> String {
-    let mut cases: BTreeMap<(u32, u32), Vec<&Run>> = BTreeMap::new();
+    let mut cases: BTreeMap<(u32, u32, bool), Vec<&Run>> = BTreeMap::new();
     for run in runs {
-        cases.entry((run.ues, run.senders)).or_default().push(run);
+        cases.entry((run.ues, run.senders, run.misbehaving)).or_default().push(run);
     }
     let mut text = String::from(
         "One daemon on one core, a measurement and a datagram for each UE every 50 ms. Delay from the\n\
          measurement's hand-over to its first arrival at the sender, in us; of the repetitions the one\n\
-         whose 99th percentile is the middle one.\n\n   \
-         UEs  senders  cells  datagrams/s  delivered   median       99 %  greatest  daemon\n",
+         whose 99th percentile is the middle one. Misbehaving: datagrams a second to a sender beside the others\n\
+         that registers for all UEs at 10 ms, by three connections, again and again.\n\n   \
+         UEs  senders misbehaving  cells  datagrams/s  delivered   median       99 %  greatest  daemon\n",
     );
     for runs in cases.values_mut() {
         runs.sort_by_key(|run| run.delay_p99_us);
