@@ -5,10 +5,9 @@ use midspan_ccload::{Algorithm, Controls, Error, Held, Kernel, Options, PREFIX};
 use crate::config::Config;
 use crate::socket;
 
-/// What the client's leg has where the configuration names nothing, and the kernel takes it: a control for
-/// a link over radio. What speaks for it is measured in docs/congestion-control.md. A relay that takes no
+/// What the client's leg has where the configuration names nothing, and the kernel takes it. A relay that takes no
 /// connections but those made to itself may stand anywhere, and leaves the choice to the kernel.
-pub(crate) const FOR_CLIENTS: &str = "ms_radio";
+pub(crate) use midspan_split::defaults::CLIENT_LEG_CONTROL as FOR_CLIENTS;
 
 /// Congestion controls that are registered for as long as this lives.
 #[derive(Debug)]

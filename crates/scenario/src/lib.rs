@@ -31,7 +31,8 @@ pub use cells::{Cells, Clients, Others, Split};
 pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};
-pub use relay::{Leg, ReadAhead, Relay};
+pub use midspan_split::ReadAheadKind;
+pub use relay::{Leg, Relay};
 pub use scenario::{Axis, Cell, Reported, Scenario, Skip};
 pub use spec::{
     Bulk, CellSpec, Cross, Direction, Objects, Page, Path, Place, Service, Transfer, Video,

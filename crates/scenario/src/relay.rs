@@ -1,5 +1,6 @@
 //! How Midspan's relay is set up in a scenario.
 
+use midspan_split::{ReadAheadKind, defaults};
 use midspan_units::ByteSize;
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +19,7 @@ pub struct Relay {
     pub buffer: Option<ByteSize>,
     /// How far it reads ahead of the leg that takes a direction's bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub read_ahead: Option<ReadAhead>,
+    pub read_ahead: Option<ReadAheadKind>,
     /// All that it may have of a flow in each direction, from coming in until it is acknowledged at the far
     /// side: the receive window is what is left of it (paper `mmwave`, equation 3). In place of `buffer` and
     /// of the sockets' buffers. Simulated only.
@@ -26,17 +27,21 @@ pub struct Relay {
     pub shared: Option<ByteSize>,
 }
 
-/// How far a relay reads ahead of the leg that takes a direction's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ReadAhead {
-    /// As far as `buffer` lets it.
-    Fixed,
-    /// As far as that leg needs, by what it takes; up to `buffer`.
-    Auto,
+impl Relay {
+    /// The congestion control of the leg towards the UE: what the file names, else the relay's own default. A live
+    /// relay that may not bring that one has the kernel's, which the run's legs then tell.
+    pub fn client_control(&self) -> &str {
+        self.client_leg.congestion_control.as_deref().unwrap_or(defaults::CLIENT_LEG_CONTROL)
+    }
+
+    /// What the relay may hold of a flow in each direction.
+    pub fn buffer(&self) -> ByteSize {
+        self.buffer.unwrap_or(ByteSize::from_bytes(defaults::BUFFER))
+    }
 }
 
-/// One leg's sockets; what is absent is left to the MEC's kernel.
+/// One leg's sockets; what is absent is left to the MEC's kernel, but for the congestion control of the client's
+/// leg ([`Relay::client_control`]).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Leg {

@@ -6,7 +6,7 @@ use midspan_path::CellularSpec;
 use midspan_units::Rate;
 use serde::Serialize;
 
-use crate::record::Variant;
+use crate::record::{Record, Variant};
 use crate::{CellSpec, Compare, Error, digest, parse};
 
 /// One experiment: its cells, and what to run in each.
@@ -112,6 +112,27 @@ impl Scenario {
     /// repetitions: of those, more may be run later and set beside the earlier ones.
     pub fn digest(&self) -> String {
         digest::of_scenario(self)
+    }
+
+    /// Whether a record is of this scenario, as its digest says.
+    pub fn has(&self, record: &Record) -> bool {
+        let of_schema_1 = || record.schema == 1 && record.digest == digest::of_schema_1(self);
+        record.scenario == self.name && (record.digest == self.digest() || of_schema_1())
+    }
+
+    /// What the same text said when records were of `schema`: in schema 1 a client leg of the relay that names no
+    /// congestion control has the MEC's.
+    #[must_use]
+    pub fn as_of(mut self, schema: u32) -> Scenario {
+        if schema == 1 {
+            for cell in &mut self.cells {
+                let of_mec = &cell.spec.hosts.mec.congestion_control;
+                let named = &mut cell.spec.relay.client_leg.congestion_control;
+                named.get_or_insert_with(|| of_mec.clone());
+            }
+            self.short = self.short.map(|short| Box::new(short.as_of(schema)));
+        }
+        self
     }
 
     /// The seed for the path's randomness in one repetition of a cell: the same for every variant,

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use midspan_scenario::record::Variant;
+use midspan_scenario::record::{Variant, parse_lines};
 use midspan_scenario::{Scenario, Workload};
 
 fn files() -> Vec<PathBuf> {
@@ -106,4 +106,76 @@ fn round_trip_times_are_the_papers() {
             assert!(access == 1.0 || access == 5.0, "{}", path.display());
         }
     }
+}
+
+/// Folders of `bench/runs` with records of a scenario: its name, its text, and its first record.
+fn recorded() -> Vec<(PathBuf, String, midspan_scenario::record::Record)> {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs");
+    let folders = fs::read_dir(runs).unwrap().map(|entry| entry.unwrap().path());
+    let found: Vec<_> = folders
+        .filter_map(|folder| {
+            let text = fs::read_to_string(folder.join("scenario.toml")).ok()?;
+            let records = fs::read_to_string(folder.join("records.jsonl")).ok()?;
+            let record = parse_lines(records.lines().next()?, "records.jsonl").ok()?.remove(0);
+            Some((folder, text, record))
+        })
+        .collect();
+    assert!(!found.is_empty());
+    found
+}
+
+#[test]
+fn recorded_runs_are_still_of_the_scenario_beside_them() {
+    for (folder, text, record) in recorded() {
+        let scenario = Scenario::parse(&text, "scenario.toml").unwrap().as_of(record.schema);
+        let versions = [Some(&scenario), scenario.short()];
+        let found = versions.into_iter().flatten().any(|version| version.has(&record));
+        assert!(found, "{}", folder.display());
+    }
+}
+
+/// The relay's own default may change; what was recorded, and is to be repeated, does not.
+#[test]
+fn what_was_recorded_names_the_control_of_the_relays_client_leg() {
+    let names: std::collections::BTreeSet<String> =
+        recorded().into_iter().map(|(.., record)| record.scenario).collect();
+    for path in files() {
+        let scenario = read(&path);
+        if names.contains(&scenario.name) && scenario.variants.contains(&Variant::Midspan) {
+            for cell in scenario.cells() {
+                let named = &cell.spec.relay.client_leg.congestion_control;
+                assert!(named.is_some(), "{}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_leg_that_names_nothing_is_the_relays_own() {
+    let text = |relay: &str| {
+        format!(
+            "name = 't'\ntitle = 'T'\nvariants = ['midspan']\n[path.access]\n[path.wide]\n{relay}\n\
+             [workload]\nkind = 'bulk'\ndirection = 'download'\ntime = '1 s'\n"
+        )
+    };
+    let parse = |relay: &str| Scenario::parse(&text(relay), "t.toml").unwrap();
+    let named = |name: &str| format!("[relay]\nclient_leg = {{ congestion_control = '{name}' }}");
+    let (open, cubic) = (parse(""), parse(&named("cubic")));
+    assert_eq!(open.cells()[0].spec.relay.client_control(), "ms_radio");
+    assert_eq!(open.digest(), parse(&named("ms_radio")).digest());
+    assert_ne!(open.digest(), cubic.digest());
+}
+
+/// Records of schema 1 are CUBIC's where CUBIC was the MEC's, and never the relay's own control's.
+#[test]
+fn records_of_before_are_of_the_control_that_they_were_made_with() {
+    let (_, _, record) =
+        recorded().into_iter().find(|(.., record)| record.scenario == "mec-3a").unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/mec/3a.toml");
+    let text = fs::read_to_string(path).unwrap();
+    let has = |text: &str| Scenario::parse(text, "3a.toml").unwrap().has(&record);
+    let named = "client_leg = { congestion_control = \"cubic\" }";
+    assert!(has(&text));
+    assert!(!has(&text.replace(named, "")));
+    assert!(!has(&text.replace(named, &named.replace("cubic", "reno"))));
 }

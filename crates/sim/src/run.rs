@@ -5,10 +5,10 @@ use midspan_scenario::record::{
     CutRecord, CutWatch, HeldWatch, LegRecord, Measurement, TransferRecord, Variant,
 };
 use midspan_scenario::{
-    Bulk, CellSpec, Direction, Place, ReadAhead as ReadAheadSpec, Split, Transfer, Workload,
+    Bulk, CellSpec, Direction, Place, ReadAheadKind, Split, Transfer, Workload,
 };
 use midspan_split::{PerLeg, ReadAhead};
-use midspan_units::{ByteSize, Span, Time};
+use midspan_units::{Span, Time};
 
 use crate::application::{self, Application, Receive, Send};
 use crate::assist::NetAssist;
@@ -16,7 +16,7 @@ use crate::measure;
 use crate::mobile::Mobile;
 use crate::net::Net;
 use crate::relay::Splitter;
-use crate::setup::{self, ENB, MEC, RELAY_BUFFER, SERVER, UE};
+use crate::setup::{self, ENB, MEC, SERVER, UE};
 use crate::world::{Host, Setup, Socket, SocketId, User, World};
 
 /// Why a cell cannot be simulated, or did not run to its end.
@@ -181,20 +181,20 @@ impl Run<'_> {
         }
         let (client, server) = (User::Application(client), User::Application(server));
         let relay = &self.spec.relay;
-        let buffer = relay.shared.or(relay.buffer).map_or(RELAY_BUFFER, ByteSize::as_bytes);
+        let buffer = relay.shared.unwrap_or(relay.buffer()).as_bytes();
         let mut to = (service, server);
         // From the server's side on.
         let (mut first, mut last) = (None, None);
         for host in self.relays(number, place).iter().rev() {
-            let mut client_leg = setup::of_leg(*host, &relay.client_leg, &hosts.mec)?;
-            let mut server_leg = setup::of_leg(*host, &relay.server_leg, &hosts.mec)?;
+            let mut client_leg = setup::of_client_leg(*host, relay, &hosts.mec)?;
+            let mut server_leg = setup::of_server_leg(*host, relay, &hosts.mec)?;
             for leg in [&mut client_leg, &mut server_leg] {
                 setup::share(relay.shared, leg);
             }
             let mss = client_leg.config.mss;
-            let ahead = |draining: &Setup| match relay.read_ahead {
-                None | Some(ReadAheadSpec::Fixed) => ReadAhead::fixed(buffer),
-                Some(ReadAheadSpec::Auto) => {
+            let ahead = |draining: &Setup| match relay.read_ahead.unwrap_or_default() {
+                ReadAheadKind::Fixed => ReadAhead::fixed(buffer),
+                ReadAheadKind::Auto => {
                     let unsent = draining.config.tcp_notsent_lowat;
                     ReadAhead::measured(buffer, unsent.map(u64::from))
                 }

@@ -1,7 +1,7 @@
 //! Sockets as a scenario sets them up.
 
 use midspan_cc::{Control, Kind};
-use midspan_scenario::{Host as HostSpec, Leg, TcpMemory};
+use midspan_scenario::{Host as HostSpec, Leg, Relay, TcpMemory};
 use midspan_tcp::{Config, EcnMode, Memory};
 use midspan_units::ByteSize;
 
@@ -16,9 +16,6 @@ pub(crate) const ENB: Host = 1;
 pub(crate) const MEC: Host = 2;
 /// See [`UE`].
 pub(crate) const SERVER: Host = 3;
-
-/// The relay's default for what it holds of a flow in each direction, as live.
-pub(crate) const RELAY_BUFFER: u64 = 1 << 20;
 
 /// A socket of `host`, as its kernel sets it up.
 pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
@@ -69,12 +66,21 @@ pub(crate) fn shows_rate(control: &Control) -> bool {
     control.kind() == Kind::Window || control.name() == "me"
 }
 
-/// A socket of a relay's: what the leg leaves open is the choice of the relay's host.
-pub(crate) fn of_leg(host: Host, leg: &Leg, spec: &HostSpec) -> Result<Setup, Error> {
+/// A relay's socket towards the UE: what the scenario leaves open is the relay's own choice, and else its host's.
+pub(crate) fn of_client_leg(host: Host, relay: &Relay, spec: &HostSpec) -> Result<Setup, Error> {
+    of_leg(host, &relay.client_leg, relay.client_control(), spec)
+}
+
+/// A relay's socket towards the server: what the scenario leaves open is the choice of the relay's host.
+pub(crate) fn of_server_leg(host: Host, relay: &Relay, spec: &HostSpec) -> Result<Setup, Error> {
+    let leg = &relay.server_leg;
+    let control = leg.congestion_control.as_deref().unwrap_or(&spec.congestion_control);
+    of_leg(host, leg, control, spec)
+}
+
+fn of_leg(host: Host, leg: &Leg, control: &str, spec: &HostSpec) -> Result<Setup, Error> {
     let mut setup = of_host(host, spec)?;
-    if let Some(name) = &leg.congestion_control {
-        set_control(&mut setup, name)?;
-    }
+    set_control(&mut setup, control)?;
     let bytes = |size: Option<ByteSize>| {
         size.map(|size| u32::try_from(size.as_bytes()).unwrap_or(u32::MAX / 2))
     };

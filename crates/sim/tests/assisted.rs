@@ -117,7 +117,8 @@ fn a_scenario_that_says_nothing_wants_what_an_agent_wants_by_default() {
 #[test]
 fn the_relays_client_leg_is_told_too() {
     let of = |control: &str, feedback: &str| {
-        let spec = cell(control, &format!("feedback = '{feedback}'\nagent = 'mec'"), 1);
+        let mut spec = cell(control, &format!("feedback = '{feedback}'\nagent = 'mec'"), 1);
+        spec.relay.client_leg.congestion_control = Some(control.to_owned());
         run(&spec, Variant::Midspan, &traces(), 1).unwrap().0
     };
     let (cubic, natcp) = (of("cubic", "none"), of("natcp", "causal"));

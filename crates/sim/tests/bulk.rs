@@ -220,3 +220,20 @@ fn a_relay_holds_data_for_as_long_as_its_buffers_take_to_empty() {
     assert!(waiting > 0.5 && (held / waiting - 1.0).abs() < 0.1, "{held} of {waiting}");
     assert_eq!(measure(&spec, Variant::None, 1).held, None);
 }
+
+/// A relay of which a scenario says nothing is the one that is deployed.
+#[test]
+fn the_relays_client_leg_has_the_relays_own_control() {
+    let download = BULK.replace("upload", "download");
+    let mut spec = cell("", "cubic", &download);
+    let of_client_leg = |spec: &CellSpec| {
+        let legs = measure(spec, Variant::Midspan, 1).legs;
+        let leg =
+            legs.into_iter().find(|leg| (&*leg.host, &*leg.leg) == ("mec", "client")).unwrap();
+        leg.congestion_control
+    };
+    let own = of_client_leg(&spec);
+    assert!(own.ends_with("radio"), "{own}");
+    spec.relay.client_leg.congestion_control = Some("cubic".to_owned());
+    assert_eq!(of_client_leg(&spec), "cubic");
+}

@@ -4,7 +4,7 @@
 //! of bytes between them. This crate says when to read and how much, what must be written, when a
 //! FIN or a reset crosses from one leg to the other, when both connections may be closed in order,
 //! what window to advertise, how far to read ahead, when to splice instead of copy, which flows to take at all, how
-//! long to keep them, and which worker is to have them. It
+//! long to keep them, which worker is to have them, and what holds where nothing is [set](defaults). It
 //! has no sockets, no clock and no thread, and allocates nothing once set up: the relay runs these
 //! decisions with real sockets, the simulator with simulated ones.
 //!
@@ -13,6 +13,7 @@
 //! [`Flow::to_write`], [`Flow::may_read`], [`Flow::must_finish`], [`Flow::awaits_drain`].
 
 mod admission;
+pub mod defaults;
 mod flow;
 mod leg;
 mod linger;
@@ -24,6 +25,7 @@ mod stream;
 mod window;
 
 pub use admission::{Budget, Ledger, Limits, Refusal, takes_nearby};
+pub use defaults::ReadAheadKind;
 pub use flow::{Cause, Flow, Verdict};
 pub use leg::{Leg, PerLeg};
 pub use linger::Linger;

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use midspan_relay::{Config, LegConfig, ReadAheadKind};
-use midspan_scenario::{CellSpec, Host, Leg, ReadAhead};
+use midspan_relay::{Config, LegConfig};
+use midspan_scenario::{CellSpec, Leg};
 use midspan_sys::netns::Netns;
 
 use super::Proxy;
@@ -38,28 +38,62 @@ fn configuration(spec: &CellSpec) -> Config {
     let mut config = Config::new(client_prefixes());
     // Namespaces of a run end with it, and nobody takes over.
     config.pin = false;
-    config.client_leg = leg(&relay.client_leg, host);
-    config.server_leg = leg(&relay.server_leg, host);
+    config.client_leg = leg(&relay.client_leg);
+    config.server_leg = leg(&relay.server_leg);
+    // What the kernel chooses on a host is part of the host here; what the relay chooses is left to it.
+    let chosen = &mut config.server_leg.congestion_control;
+    chosen.get_or_insert_with(|| host.congestion_control.clone());
     if let Some(buffer) = relay.buffer {
         config.buffer = buffer;
     }
     if let Some(ahead) = relay.read_ahead {
-        config.read_ahead = match ahead {
-            ReadAhead::Fixed => ReadAheadKind::Fixed,
-            ReadAhead::Auto => ReadAheadKind::Auto,
-        };
+        config.read_ahead = ahead;
     }
     config
 }
 
-/// What the leg leaves open is the host's choice.
-fn leg(leg: &Leg, host: &Host) -> LegConfig {
-    let congestion_control = leg.congestion_control.as_ref().unwrap_or(&host.congestion_control);
+fn leg(leg: &Leg) -> LegConfig {
     LegConfig {
-        congestion_control: Some(congestion_control.clone()),
+        congestion_control: leg.congestion_control.clone(),
         receive_buffer: leg.receive_buffer,
         send_buffer: leg.send_buffer,
         notsent_lowat: leg.notsent_lowat,
         ..LegConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midspan_scenario::Scenario;
+
+    #[test]
+    fn a_scenario_that_names_nothing_runs_the_relay_as_it_is() {
+        let of = |relay: &str| {
+            let text = format!(
+                r#"
+                name = "as-it-is"
+                title = "The relay as it is"
+                variants = ["midspan"]
+                [path.access]
+                [path.wide]
+                [hosts]
+                mec = {{ congestion_control = "reno" }}
+                {relay}
+                [workload]
+                kind = "bulk"
+                direction = "download"
+                time = "1 s"
+                "#
+            );
+            let scenario = Scenario::parse(&text, "test.toml").unwrap();
+            configuration(&scenario.cells()[0].spec)
+        };
+        let mut expected = Config::new(client_prefixes());
+        expected.pin = false;
+        expected.server_leg.congestion_control = Some("reno".to_owned());
+        assert_eq!(of(""), expected);
+        let named = of("[relay]\nclient_leg = { congestion_control = \"cubic\" }");
+        assert_eq!(named.client_leg.congestion_control.as_deref(), Some("cubic"));
     }
 }

@@ -11,7 +11,7 @@ use midspan_lab::results::Results;
 use midspan_lab::sweep::Selection;
 use midspan_report::compare::{self, Compared};
 use midspan_report::{Report, Terminal, beside};
-use midspan_scenario::record::{Backend, Variant};
+use midspan_scenario::record::{Backend, SCHEMA, Variant};
 use midspan_scenario::summary::Summary;
 use midspan_scenario::{Scenario, reference};
 
@@ -190,7 +190,7 @@ fn check(files: &[PathBuf]) -> Result<ExitCode> {
 
 fn report(directory: &Path) -> Result<ExitCode> {
     let (results, text) = open(directory)?;
-    let parsed = parse_kept(directory, &text)?;
+    let parsed = parse_kept(directory, &results, &text)?;
     conclude(&results, version_of(&parsed, &results)?)
 }
 
@@ -200,7 +200,7 @@ fn compare(directories: &[PathBuf], reference: &Path, out: Option<PathBuf>) -> R
     let mut folders = Vec::with_capacity(directories.len());
     for directory in directories {
         let (results, text) = open(directory)?;
-        folders.push((parse_kept(directory, &text)?, results));
+        folders.push((parse_kept(directory, &results, &text)?, results));
     }
     let mut comparisons = Vec::with_capacity(folders.len());
     for (parsed, results) in &folders {
@@ -226,7 +226,7 @@ fn hold(directories: &[PathBuf], with: &Path) -> Result<ExitCode> {
         return Err(BadInput::because("`--with` holds one folder against another; give one"));
     };
     let ((results, text), (others, _)) = (open(directory)?, open(with)?);
-    let parsed = parse_kept(directory, &text)?;
+    let parsed = parse_kept(directory, &results, &text)?;
     let scenario = version_of(&parsed, &results)?;
     let theirs = Summary::of(scenario, others.records())
         .map_err(|error| BadInput::because(format!("{}: {error}", with.display())))?;
@@ -244,9 +244,11 @@ fn open(directory: &Path) -> Result<(Results, String)> {
     Ok((results, text))
 }
 
-fn parse_kept(directory: &Path, text: &str) -> Result<Scenario> {
+/// The scenario as it was meant when the records were made.
+fn parse_kept(directory: &Path, results: &Results, text: &str) -> Result<Scenario> {
     let file = directory.join("scenario.toml").display().to_string();
-    Scenario::parse(text, &file).map_err(BadInput::because)
+    let schema = results.records().first().map_or(SCHEMA, |record| record.schema);
+    Ok(Scenario::parse(text, &file).map_err(BadInput::because)?.as_of(schema))
 }
 
 /// The full or the short version, by which of them the records are of.
@@ -257,7 +259,7 @@ fn version_of<'a>(scenario: &'a Scenario, results: &Results) -> Result<&'a Scena
     [Some(scenario), scenario.short()]
         .into_iter()
         .flatten()
-        .find(|version| version.digest() == record.digest)
+        .find(|version| version.has(record))
         .ok_or_else(|| {
             BadInput::because("the records are of another scenario than the one beside them")
         })

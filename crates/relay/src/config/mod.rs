@@ -18,7 +18,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use midspan_split::Patience;
+use midspan_split::{Patience, defaults};
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,7 @@ pub(crate) use forward::Forward;
 pub use forward::{ForwardConfig, ProxyConfig, To};
 pub use leg::{Dscp, LegConfig};
 pub(crate) use marks::Marks;
+pub use midspan_split::ReadAheadKind;
 pub use observe::{AddressesKind, AdminConfig, FlowLogConfig, LogConfig, MetricsConfig};
 pub use policy::{PolicyConfig, Ports};
 
@@ -198,23 +199,12 @@ fn default_port() -> u16 {
     8742
 }
 
-/// How far the relay reads ahead of the leg that takes a direction's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ReadAheadKind {
-    /// As far as `buffer` lets it.
-    #[default]
-    Fixed,
-    /// As far as that leg needs, by what it takes; up to `buffer`.
-    Auto,
-}
-
 fn default_mark() -> u32 {
     0x4d53
 }
 
 fn default_buffer() -> ByteSize {
-    ByteSize::from_kib(1024)
+    ByteSize::from_bytes(defaults::BUFFER)
 }
 
 fn default_drain_timeout() -> Span {

@@ -19,8 +19,9 @@ pub use held::HeldWatch;
 pub use network::{DelayRecord, DirectionRecord, LatenessRecord, LegRecord, LinkRecord};
 pub use work::{PageRecord, PageSample, TransferRecord, VideoRecord};
 
-/// The version of the record's schema. Readers refuse what they do not know.
-pub const SCHEMA: u32 = 1;
+/// The version of the record's schema. Readers take this one and [1](crate::Scenario::as_of), and refuse what they do
+/// not know.
+pub const SCHEMA: u32 = 2;
 
 /// What happened in one run: one cell of the sweep, one variant, one repetition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,7 +65,7 @@ pub struct RecordError {
 /// in errors.
 ///
 /// # Errors
-/// The first line that is not a record, or one of a schema other than [`SCHEMA`].
+/// The first line that is not a record, or one of a schema that is not known.
 pub fn parse_lines(text: &str, file: &str) -> Result<Vec<Record>, RecordError> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
@@ -83,9 +84,11 @@ fn parse_line(line: &str) -> Result<Record, String> {
     let value: Value = serde_json::from_str(line)
         .map_err(|error| format!("not a result record, which is one JSON object: {error}"))?;
     match value.get("schema").and_then(Value::as_u64) {
-        Some(schema) if schema == u64::from(SCHEMA) => {}
+        Some(schema) if (1..=u64::from(SCHEMA)).contains(&schema) => {}
         Some(schema) => {
-            return Err(format!("a record of schema {schema}; this version reads schema {SCHEMA}"));
+            return Err(format!(
+                "a record of schema {schema}; this version reads schemas 1 to {SCHEMA}"
+            ));
         }
         None => return Err(format!("not a result record: no `schema`, which is {SCHEMA}")),
     }

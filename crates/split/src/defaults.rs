@@ -1,0 +1,22 @@
+//! What a relay does where nobody says otherwise. Here and nowhere else, so that what is deployed, run in the lab
+//! and simulated is one relay.
+
+use serde::{Deserialize, Serialize};
+
+/// The congestion control of the client's leg, as the kernel knows it: one for a link over radio. What speaks for
+/// it is measured in docs/congestion-control.md.
+pub const CLIENT_LEG_CONTROL: &str = "ms_radio";
+
+/// What is held of a flow in each direction, at most, beside the sockets' buffers: bytes.
+pub const BUFFER: u64 = 1 << 20;
+
+/// How far the relay reads ahead of the leg that takes a direction's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReadAheadKind {
+    /// As far as `buffer` lets it.
+    #[default]
+    Fixed,
+    /// As far as that leg needs, by what it takes; up to `buffer`.
+    Auto,
+}
