@@ -1,6 +1,9 @@
-//! Compiles the algorithms for the host, from the headers that the BPF programs include too.
+//! Compiles the algorithms for the host, from the headers that the BPF programs include too, and has what Rust
+//! shares with them generated from the same.
 
-fn main() {
+use midspan_intf::Header;
+
+fn main() -> anyhow::Result<()> {
     let mut build = cc::Build::new();
     // With debug assertions, undefined behaviour of C ends the process, as overflow does in Rust.
     if std::env::var_os("CARGO_CFG_DEBUG_ASSERTIONS").is_some() {
@@ -18,6 +21,22 @@ fn main() {
         .flag("-Wno-unused-parameter")
         .warnings_into_errors(true)
         .compile("midspan_cc");
-    println!("cargo:rerun-if-changed=algo");
-    println!("cargo:rerun-if-changed=src/table.c");
+    let header = Header {
+        path: "src/table.h",
+        include: &["algo"],
+        items: &[
+            "midspan_cc_.*",
+            "state",
+            "feedback_key",
+            "cc_(kind|state|event|hystart)",
+            "(CC|FEEDBACK|STATE)_.*",
+        ],
+        bytes: &["cc_config", "feedback_key", "feedback_value"],
+        own: &[],
+    };
+    header.generate()?;
+    for read in ["algo", "src/table.c", "src/table.h"] {
+        println!("cargo:rerun-if-changed={read}");
+    }
+    Ok(())
 }

@@ -1,10 +1,12 @@
-//! Compiles the BPF program. It takes clang, and the headers that the C library comes with.
+//! Compiles the BPF program, and has what Rust shares with it generated from its header. It takes clang with its libclang,
+//! and the headers that the C library comes with.
 
 use std::env;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use libbpf_cargo::SkeletonBuilder;
+use midspan_intf::Header;
 
 fn main() -> Result<()> {
     let output = PathBuf::from(env::var("OUT_DIR")?).join("steer.bpf.o");
@@ -24,6 +26,36 @@ fn main() -> Result<()> {
         ])
         .build()
         .context("the BPF program could not be compiled (is clang installed?)")?;
+    let header = Header {
+        path: "bpf/intf.h",
+        include: &[],
+        items: &[
+            "choice",
+            "ending",
+            "release",
+            "stage",
+            "verdict",
+            "BANKS",
+            "FAMILIES",
+            "PROCESSORS",
+            "WORKERS",
+        ],
+        bytes: &[
+            "address",
+            "connection",
+            "course",
+            "flow",
+            "held",
+            "opening",
+            "prefix",
+            "route",
+            "service",
+            "settings",
+            "worker",
+        ],
+        own: &["__be16", "__be32"],
+    };
+    header.generate()?;
     println!("cargo:rerun-if-changed=bpf");
     Ok(())
 }

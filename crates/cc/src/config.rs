@@ -1,4 +1,5 @@
 use midspan_units::Rate;
+use zerocopy::IntoBytes;
 
 use crate::ffi;
 
@@ -37,15 +38,7 @@ pub struct Config {
 impl Config {
     /// As the BPF programs have it: `struct cc_config`, in the byte order of this host.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let config = ffi::Config::from(self);
-        let words = [
-            config.hystart,
-            config.cubic_constant_alpha,
-            config.cubic_counted,
-            config.cubic_fast_convergence,
-            config.me_initial_rate,
-        ];
-        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+        ffi::Config::from(self).as_bytes().to_vec()
     }
 }
 
@@ -54,8 +47,8 @@ impl Default for Config {
         let config = ffi::default_config();
         Config {
             hystart: match config.hystart {
-                0 => HyStart::Off,
-                1 => HyStart::Classic,
+                ffi::hystart::CC_HYSTART_OFF => HyStart::Off,
+                ffi::hystart::CC_HYSTART_CLASSIC => HyStart::Classic,
                 _ => HyStart::PlusPlus,
             },
             cubic_constant_alpha: config.cubic_constant_alpha != 0,
@@ -70,9 +63,9 @@ impl From<&Config> for ffi::Config {
     fn from(config: &Config) -> Self {
         ffi::Config {
             hystart: match config.hystart {
-                HyStart::Off => 0,
-                HyStart::Classic => 1,
-                HyStart::PlusPlus => 2,
+                HyStart::Off => ffi::hystart::CC_HYSTART_OFF,
+                HyStart::Classic => ffi::hystart::CC_HYSTART_CLASSIC,
+                HyStart::PlusPlus => ffi::hystart::CC_HYSTART_PLUS_PLUS,
             },
             cubic_constant_alpha: config.cubic_constant_alpha.into(),
             cubic_counted: config.cubic_counted.into(),

@@ -19,23 +19,15 @@ pub enum Kind {
 #[repr(u32)]
 pub enum State {
     /// Nothing is wrong.
-    Open,
+    Open = ffi::state::CC_OPEN,
     /// Duplicate acknowledgements or SACK, nothing held lost yet.
-    Disorder,
+    Disorder = ffi::state::CC_DISORDER,
     /// Reducing the window because of ECN.
-    Cwr,
+    Cwr = ffi::state::CC_CWR,
     /// Reducing it because of loss, and repairing that by fast retransmission.
-    Recovery,
+    Recovery = ffi::state::CC_RECOVERY,
     /// After a retransmission timeout.
-    Loss,
-}
-
-/// `enum cc_event`.
-enum Event {
-    TxStart,
-    CwndRestart,
-    Reduced,
-    State,
+    Loss = ffi::state::CC_LOSS,
 }
 
 /// There is no control of that name.
@@ -77,9 +69,9 @@ pub struct Control {
 
 impl Control {
     /// The window never grows beyond this, in packets.
-    pub const CWND_MOST: u32 = 1 << 30;
+    pub const CWND_MOST: u32 = ffi::CC_CWND_MOST;
     /// The threshold before there was any loss.
-    pub const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
+    pub const SSTHRESH_INFINITE: u32 = ffi::CC_SSTHRESH_INFINITE;
 
     /// The control called `name` (see [`names`](crate::names)), with a window of ten packets
     /// (RFC 6928).
@@ -89,7 +81,7 @@ impl Control {
             .ok_or_else(|| Unknown { name: name.to_owned() })?;
         Ok(Control {
             algorithm,
-            state: [0; ffi::STATE_WORDS],
+            state: ffi::NO_STATE,
             cc: ffi::Cc {
                 cwnd: 10,
                 ssthresh: Control::SSTHRESH_INFINITE,
@@ -120,7 +112,7 @@ impl Control {
 
     /// Who changes the window.
     pub fn kind(&self) -> Kind {
-        if self.algorithm.kind() == 0 { Kind::Window } else { Kind::Rate }
+        if self.algorithm.kind() == ffi::kind::CC_WINDOW { Kind::Window } else { Kind::Rate }
     }
 
     /// The window: packets that may be in flight; at least 1.
@@ -208,7 +200,7 @@ impl Control {
     /// A reduction because of loss or ECN is over: with [`Kind::Window`] the stack has set the window
     /// to the threshold. `state` is the one that follows.
     pub fn on_reduced(&mut self, connection: &Connection, state: State) {
-        self.event(connection, Event::Reduced);
+        self.event(connection, ffi::event::CC_REDUCED);
         self.set_state(connection, state);
     }
 
@@ -226,7 +218,7 @@ impl Control {
     pub fn set_state(&mut self, connection: &Connection, state: State) {
         self.now_in = state;
         self.cc.state = state as u32;
-        self.event(connection, Event::State);
+        self.event(connection, ffi::event::CC_STATE);
     }
 
     /// The stack is about to send as much as window and pacing allow, both of which what the network
@@ -239,18 +231,18 @@ impl Control {
 
     /// A packet is sent when none was in flight.
     pub fn on_transmit_start(&mut self, connection: &Connection) {
-        self.event(connection, Event::TxStart);
+        self.event(connection, ffi::event::CC_TX_START);
     }
 
     /// The same, but after more than a retransmission timeout: the stack has reduced the window
     /// (RFC 2861) with [`set_cwnd`](Control::set_cwnd).
     pub fn on_restart(&mut self, connection: &Connection) {
-        self.event(connection, Event::CwndRestart);
+        self.event(connection, ffi::event::CC_CWND_RESTART);
     }
 
-    fn event(&mut self, connection: &Connection, event: Event) {
+    fn event(&mut self, connection: &Connection, event: ffi::event::Type) {
         connection.write_to(&mut self.cc);
-        self.algorithm.event(&mut self.state, &mut self.cc, event as u32);
+        self.algorithm.event(&mut self.state, &mut self.cc, event);
     }
 }
 

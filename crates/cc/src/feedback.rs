@@ -4,24 +4,26 @@
 use core::net::IpAddr;
 
 use midspan_units::{ByteSize, Rate, Span, Time};
+use zerocopy::{FromBytes, transmute};
 
 use crate::{Feedback, ffi};
 
 /// Entries that the map has room for; beyond, the one used least recently goes.
-pub const ENTRIES: u32 = 65536;
+pub const ENTRIES: u32 = ffi::FEEDBACK_ENTRIES;
 /// Bytes in a key.
-pub const KEY_SIZE: usize = 16;
+pub const KEY_SIZE: usize = size_of::<ffi::FeedbackKey>();
 /// Bytes in a value.
-pub const VALUE_SIZE: usize = 40;
+pub const VALUE_SIZE: usize = size_of::<ffi::FeedbackValue>();
 /// Name of the map's pin, in the folder of the loaded controls.
 pub const PIN: &str = "feedback";
 
 /// The entry's key: the UE's address, IPv4 as IPv4-mapped IPv6.
 pub fn key(ue: IpAddr) -> [u8; KEY_SIZE] {
-    match ue {
+    let address = match ue {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
-    }
+    };
+    transmute!(ffi::FeedbackKey { address })
 }
 
 /// What the network says about a UE.
@@ -40,30 +42,44 @@ pub struct Value {
 impl Value {
     /// As the map holds it.
     pub fn to_bytes(&self) -> [u8; VALUE_SIZE] {
-        let value = ffi::FeedbackValue::from(self);
-        let mut bytes = [0; VALUE_SIZE];
-        bytes[0..8].copy_from_slice(&value.updated_ns.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&value.bandwidth.to_ne_bytes());
-        bytes[16..20].copy_from_slice(&value.min_rtt_us.to_ne_bytes());
-        bytes[20..24].copy_from_slice(&value.fairness.to_ne_bytes());
-        bytes[24..28].copy_from_slice(&value.timeout_ms.to_ne_bytes());
-        bytes[28..32].copy_from_slice(&value.sequence.to_ne_bytes());
-        bytes[32..36].copy_from_slice(&value.queue.to_ne_bytes());
-        bytes[36..40].copy_from_slice(&value.pace.to_ne_bytes());
-        bytes
+        transmute!(ffi::FeedbackValue::from(self))
+    }
+
+    /// What the map holds; none if that is of another size.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Value> {
+        ffi::FeedbackValue::read_from_bytes(bytes).ok().map(|value| Value::from(&value))
     }
 
     /// What it says at `now`: nothing once it has timed out, or if the bandwidth is not known. The
     /// same as the kernel reads.
     pub fn at(&self, now: Time) -> Option<Feedback> {
         let said = ffi::feedback_at(&self.into(), now.as_nanos());
-        (said.bandwidth > 0).then(|| Feedback {
+        (said.bandwidth > 0).then(|| Feedback::from(&said))
+    }
+}
+
+impl From<&ffi::Feedback> for Feedback {
+    fn from(said: &ffi::Feedback) -> Self {
+        Feedback {
             bandwidth: Rate::from_bps(said.bandwidth.saturating_mul(8)),
             min_rtt: Span::from_micros(said.min_rtt_us.into()),
             fairness: said.fairness,
             queue: ByteSize::from_bytes(said.queue.into()),
             pace: said.pace,
-        })
+        }
+    }
+}
+
+impl From<&ffi::FeedbackValue> for Value {
+    fn from(value: &ffi::FeedbackValue) -> Self {
+        let &ffi::FeedbackValue { bandwidth, min_rtt_us, fairness, queue, pace, .. } = value;
+        let feedback = ffi::Feedback { bandwidth, min_rtt_us, fairness, queue, pace };
+        Value {
+            feedback: Feedback::from(&feedback),
+            updated: Time::from_nanos(value.updated_ns),
+            timeout: Span::from_millis(value.timeout_ms.into()),
+            sequence: value.sequence,
+        }
     }
 }
 
@@ -120,14 +136,10 @@ mod tests {
     }
 
     #[test]
-    fn laid_out_as_the_kernel_reads_it() {
-        assert_eq!(size_of::<ffi::FeedbackValue>(), VALUE_SIZE);
+    fn what_the_map_holds_comes_back() {
         let bytes = value().to_bytes();
-        assert_eq!(bytes[8..16], 1_000_000u64.to_ne_bytes());
-        assert_eq!(bytes[16..20], 10_000u32.to_ne_bytes());
-        assert_eq!(bytes[24..28], 200u32.to_ne_bytes());
-        assert_eq!(bytes[32..36], 60_000u32.to_ne_bytes());
-        assert_eq!(bytes[36..40], 320u32.to_ne_bytes());
+        assert_eq!(Value::from_bytes(&bytes), Some(value()));
+        assert_eq!(Value::from_bytes(&bytes[1..]), None);
         assert_eq!(
             key("192.0.2.1".parse().unwrap()),
             [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]

@@ -89,7 +89,7 @@ pub struct Feedback {
 
 impl Feedback {
     /// As [`min_rtt`](Feedback::min_rtt): the connection's own smoothed round-trip time stands in.
-    pub const SMOOTHED: Span = Span::from_micros(u32::MAX as u64);
+    pub const SMOOTHED: Span = Span::from_micros(ffi::CC_RTT_SMOOTHED as u64);
 }
 
 fn micros(span: Span) -> u32 {
@@ -129,10 +129,10 @@ impl From<&Sample> for ffi::Sample {
             prior_delivered: rate.map_or(0, |rate| rate.prior_delivered),
             tx_in_flight: rate.map_or(0, |rate| rate.tx_in_flight),
             tx_lost: rate.map_or(0, |rate| rate.tx_lost),
-            ece: sample.ece,
-            wla: sample.wla,
-            app_limited: rate.is_some_and(|rate| rate.app_limited),
-            cwnd_limited: sample.cwnd_limited,
+            ece: sample.ece.into(),
+            wla: sample.wla.into(),
+            app_limited: rate.is_some_and(|rate| rate.app_limited).into(),
+            cwnd_limited: sample.cwnd_limited.into(),
             feedback: sample.feedback.as_ref().map_or(ffi::NO_FEEDBACK, Into::into),
         }
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The algorithms as functions and a table of them, for callers on the host. `ffi.rs` has the same
- * declarations. */
+/* The algorithms as functions and a table of them, for callers on the host. */
+#include "table.h"
+
 #include "bbr.h"
 #include "bbr3.h"
 #include "cubic.h"
 #include "dctcp.h"
-#include "feedback.h"
 #include "illinois.h"
 #include "lp.h"
 #include "me.h"
@@ -14,24 +14,6 @@
 #include "radio.h"
 #include "reno.h"
 #include "westwood.h"
-
-#define STATE_WORDS 64
-
-union state {
-	u64 words[STATE_WORDS];
-};
-
-struct algorithm {
-	const char *name;
-	u32 kind; /* enum cc_kind */
-	void (*init)(void *, struct cc *);
-	void (*measure)(void *, struct cc *, const struct cc_sample *);
-	void (*advance)(void *, struct cc *, const struct cc_sample *); /* `grow` or `control` */
-	u32 (*ssthresh)(void *, struct cc *);
-	u32 (*undo)(void *, struct cc *);
-	void (*event)(void *, struct cc *, enum cc_event);
-	u32 (*send)(void *, struct cc *, const struct cc_feedback *);
-};
 
 #define INIT(algo)                                                                                 \
 	static void algo##_init_of(void *state, struct cc *cc) { algo##_init(state, cc); }
@@ -102,7 +84,6 @@ static const struct algorithm algorithms[] = {
 	{ ALGORITHM(bbr3, CC_RATE, control), .init = bbr3_init_of, .event = bbr3_event_of },
 };
 
-/* The algorithm in place `index` of the table, or null behind its end. */
 const struct algorithm *midspan_cc_algorithm(u32 index)
 {
 	return index < sizeof(algorithms) / sizeof(*algorithms) ? &algorithms[index] : 0;
@@ -113,26 +94,11 @@ struct cc_config midspan_cc_default_config(void)
 	return (struct cc_config)CC_CONFIG_DEFAULT;
 }
 
-/* Sizes of what is shared with Rust, which a test there compares. */
-struct sizes {
-	u64 algorithm, config, cc, sample, state, feedback_value;
-};
-
-struct sizes midspan_cc_sizes(void)
+struct cc_feedback midspan_cc_feedback_at(const struct feedback_value *value, u64 now_ns)
 {
-	return (struct sizes){ sizeof(struct algorithm), sizeof(struct cc_config), sizeof(struct cc),
-			       sizeof(struct cc_sample), sizeof(union state),
-			       sizeof(struct feedback_value) };
+	return feedback_at(value, now_ns);
 }
 
-/* What the map's value says at `now_ns`, in `said`. */
-void midspan_cc_feedback_at(const struct feedback_value *value, u64 now_ns,
-			    struct cc_feedback *said)
-{
-	*said = feedback_at(value, now_ns);
-}
-
-/* Arithmetic, for its tests. */
 u64 midspan_cc_mul_div(u64 a, u64 b, u64 c)
 {
 	return mul_div(a, b, c);

@@ -3,7 +3,8 @@
  * both legs by the same addresses and ports, and must be told them apart (`interception/legs.rs`). */
 #pragma once
 
-#include "record.h"
+#include "kernel.h"
+#include "intf.h"
 
 /* In the order of their marks. */
 enum leg { CLIENT_LEG, SERVER_LEG };

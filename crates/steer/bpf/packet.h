@@ -3,7 +3,8 @@
  * with and without a link-layer header are alike; the kernel has taken off the outer VLAN tag. */
 #pragma once
 
-#include "record.h"
+#include "kernel.h"
+#include "intf.h"
 
 enum { TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16 };
 

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use zerocopy::FromBytes;
 
 use crate::error::io_error;
+use crate::intf::{self, ending};
 use crate::verdict::Verdict;
 
 /// An ended connection, seen where its packets come in, whether it was split or not.
@@ -76,10 +78,6 @@ impl fmt::Display for Ending {
     }
 }
 
-/// `struct flow` of `bpf/record.h`.
-const FLOW: usize = 128;
-/// `struct connection` of it.
-const CONNECTION: usize = 36;
 /// Flows that are looked at in one call.
 const BATCH: u32 = 1024;
 
@@ -164,31 +162,23 @@ impl fmt::Debug for Accounts {
     }
 }
 
-/// A `struct flow`; none if it is not one. An open one counts as [`Ending::Idle`], ended with its
-/// last payload.
+/// A record; none if it is not one. An open connection's counts as [`Ending::Idle`], ended with its last
+/// payload.
 pub(crate) fn parse(bytes: &[u8]) -> Option<FlowRecord> {
-    let bytes: &[u8; FLOW] = bytes.first_chunk()?;
-    let long = |at: usize| bytes[at..].first_chunk().map(|b| u64::from_ne_bytes(*b));
-    let short = |at: usize| bytes[at..].first_chunk().map(|b| u32::from_ne_bytes(*b));
-    let course = |at: usize| {
-        let (first, last) = (long(at + 8)?, long(at + 16)?);
-        let payload = (Duration::from_nanos(first), Duration::from_nanos(last));
-        let payload = (first > 0).then_some(payload);
-        Some(Course { bytes: long(at)?, payload, finished: short(at + 28)? != 0 })
-    };
-    let start = Duration::from_nanos(long(CONNECTION + 4)?);
-    let (up, down) = (course(56)?, course(88)?);
-    let (ending, end) = match short(124)? {
-        0 => {
+    let flow = intf::flow::read_from_bytes(bytes).ok()?;
+    let start = Duration::from_nanos(flow.start_ns);
+    let (up, down) = (Course::from(&flow.up), Course::from(&flow.down));
+    let (ending, end) = match flow.ending {
+        ending::OPEN => {
             let last = [up, down].into_iter().filter_map(|course| course.payload);
             (Ending::Idle, last.map(|(_, last)| last).max().unwrap_or(start))
         }
-        code => (ending(code)?, Duration::from_nanos(long(48)?)),
+        code => (ending_of(code)?, Duration::from_nanos(flow.end_ns)),
     };
     Some(FlowRecord {
-        client: socket_address(&bytes[..16], &bytes[32..34])?,
-        server: socket_address(&bytes[16..32], &bytes[34..36])?,
-        verdict: *Verdict::ALL.get(short(120)? as usize)?,
+        client: flow.connection.client(),
+        server: flow.connection.server(),
+        verdict: Verdict::of_code(flow.verdict)?,
         start,
         end,
         up,
@@ -197,51 +187,52 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<FlowRecord> {
     })
 }
 
-/// `enum ending`, but for an open one.
-fn ending(code: u32) -> Option<Ending> {
+impl From<&intf::course> for Course {
+    fn from(course: &intf::course) -> Self {
+        let payload = (Duration::from_nanos(course.first_ns), Duration::from_nanos(course.last_ns));
+        Course {
+            bytes: course.bytes,
+            payload: (course.first_ns > 0).then_some(payload),
+            finished: course.finished != 0,
+        }
+    }
+}
+
+/// Of an ended connection.
+fn ending_of(code: u32) -> Option<Ending> {
     Some(match code {
-        1 => Ending::Finished,
-        2 => Ending::ResetByClient,
-        3 => Ending::ResetByServer,
-        4 => Ending::Idle,
-        5 => Ending::Replaced,
+        ending::FINISHED => Ending::Finished,
+        ending::RESET_BY_CLIENT => Ending::ResetByClient,
+        ending::RESET_BY_SERVER => Ending::ResetByServer,
+        ending::IDLE => Ending::Idle,
+        ending::REPLACED => Ending::Replaced,
         _ => return None,
     })
 }
 
-pub(crate) fn socket_address(address: &[u8], port: &[u8]) -> Option<SocketAddr> {
-    let address = Ipv6Addr::from(*address.first_chunk::<16>()?);
-    let address = address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4);
-    Some(SocketAddr::new(address, u16::from_be_bytes(*port.first_chunk()?)))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use zerocopy::{FromZeros, IntoBytes};
 
-    fn flow(ending: u32) -> Vec<u8> {
-        let mut bytes = vec![0; FLOW];
-        bytes[..16].copy_from_slice(&"::ffff:10.1.0.2".parse::<Ipv6Addr>().unwrap().octets());
-        bytes[16..32].copy_from_slice(&"fd02::2".parse::<Ipv6Addr>().unwrap().octets());
-        bytes[32..34].copy_from_slice(&40_000u16.to_be_bytes());
-        bytes[34..36].copy_from_slice(&443u16.to_be_bytes());
-        let mut put = |at: usize, value: u64| {
-            bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
-        };
-        put(40, 1_000);
-        put(48, 9_000);
-        put(56, 512);
-        put(64, 2_000);
-        put(72, 7_000);
-        bytes[84..88].copy_from_slice(&1u32.to_ne_bytes());
-        bytes[120..124].copy_from_slice(&(Verdict::PassHoldout as u32).to_ne_bytes());
-        bytes[124..128].copy_from_slice(&ending.to_ne_bytes());
-        bytes
+    use super::*;
+    use crate::intf::verdict;
+
+    fn flow(ending: ending::Type) -> intf::flow {
+        let (client, server) = ("10.1.0.2:40000", "[fd02::2]:443");
+        intf::flow {
+            connection: intf::connection::new(client.parse().unwrap(), server.parse().unwrap()),
+            start_ns: 1_000,
+            end_ns: 9_000,
+            up: intf::course { bytes: 512, first_ns: 2_000, last_ns: 7_000, next: 1, finished: 1 },
+            verdict: verdict::PASS_HOLDOUT,
+            ending,
+            ..intf::flow::new_zeroed()
+        }
     }
 
     #[test]
     fn a_record_is_read_as_the_program_wrote_it() {
-        let record = parse(&flow(1)).unwrap();
+        let record = parse(flow(ending::FINISHED).as_bytes()).unwrap();
         assert_eq!(record.client, "10.1.0.2:40000".parse().unwrap());
         assert_eq!(record.server, "[fd02::2]:443".parse().unwrap());
         assert_eq!(record.verdict, Verdict::PassHoldout);
@@ -253,28 +244,15 @@ mod tests {
 
     #[test]
     fn an_open_connection_ends_with_its_last_payload() {
-        let record = parse(&flow(0)).unwrap();
+        let record = parse(flow(ending::OPEN).as_bytes()).unwrap();
         assert_eq!((record.ending, record.end.as_nanos()), (Ending::Idle, 7_000));
     }
 
     #[test]
     fn what_is_no_record_is_none() {
-        assert_eq!(parse(&flow(6)), None);
-        assert_eq!(parse(&flow(1)[..FLOW - 1]), None);
-        let mut wild = flow(1);
-        wild[120..124].copy_from_slice(&u32::MAX.to_ne_bytes());
-        assert_eq!(parse(&wild), None);
-    }
-
-    #[test]
-    fn the_endings_are_the_programs() {
-        let header = include_str!("../bpf/record.h");
-        let body = header.split_once("enum ending {").unwrap().1.split_once("};").unwrap().0;
-        let names = body.lines().filter_map(|line| line.trim().split(',').next());
-        let names: Vec<_> = names.filter(|name| !name.is_empty()).map(str::to_lowercase).collect();
-        assert_eq!(names[0], "open");
-        for (code, name) in (1..).zip(&names[1..]) {
-            assert_eq!(ending(code).unwrap().label(), name);
-        }
+        assert_eq!(parse(flow(ending::REPLACED + 1).as_bytes()), None);
+        assert_eq!(parse(&flow(ending::FINISHED).as_bytes()[1..]), None);
+        let fuzzed = intf::flow { verdict: u32::MAX, ..flow(ending::FINISHED) };
+        assert_eq!(parse(fuzzed.as_bytes()), None);
     }
 }

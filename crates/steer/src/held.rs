@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
-
 use midspan_sys::checksum;
+use zerocopy::FromBytes;
 
 use crate::WORKERS;
-use crate::account::socket_address;
 use crate::error::io_error;
+use crate::intf;
 
 /// A client's SYN that is held. It goes on when [`Slot::release`](crate::Slot::release) has said how, and
 /// it is sent once more into this host by a link at which the program is attached.
@@ -86,27 +86,24 @@ impl HeldSyns {
     }
 }
 
-/// A `struct held` of `bpf/record.h`, and the relay that it is for; none if it is not one.
+/// A held SYN, and the relay that it is for; none if it is not one.
 fn parse(bytes: &[u8]) -> Option<(u32, HeldSyn)> {
-    let place = u32::from_ne_bytes(*bytes.get(36..)?.first_chunk()?);
-    let at = u64::from_ne_bytes(*bytes.get(40..)?.first_chunk()?);
-    let length = u16::from_ne_bytes(*bytes.get(48..)?.first_chunk()?);
-    let mut packet = bytes.get(52..)?.get(..usize::from(length))?.to_vec();
-    let transport = u32::from_ne_bytes(*bytes.get(564..)?.first_chunk()?);
-    complete(&mut packet, transport as usize);
-    let held = HeldSyn {
-        client: socket_address(&bytes[..16], &bytes[32..34])?,
-        server: socket_address(&bytes[16..32], &bytes[34..36])?,
-        worker: (place % WORKERS) as usize,
-        at: Duration::from_nanos(at),
-        dscp: bytes[50],
-        again: bytes[51] != 0,
-        confirm: *bytes.get(574)? != 0,
-        consulted: *bytes.get(575)? != 0,
-        ethernet: *bytes.get(568..)?.first_chunk()?,
+    let held = intf::held::read_from_bytes(bytes).ok()?;
+    let mut packet = held.syn.get(..usize::from(held.length))?.to_vec();
+    complete(&mut packet, held.transport as usize);
+    let syn = HeldSyn {
+        client: held.connection.client(),
+        server: held.connection.server(),
+        worker: (held.worker % WORKERS) as usize,
+        at: Duration::from_nanos(held.at_ns),
+        dscp: held.dscp,
+        again: held.again != 0,
+        confirm: held.confirm != 0,
+        consulted: held.consulted != 0,
+        ethernet: held.ethernet,
         packet,
     };
-    Some((place / WORKERS, held))
+    Some((held.worker / WORKERS, syn))
 }
 
 /// Completes the checksum of a TCP segment at `at`, if its sender left that to a device that it has not met:
@@ -134,6 +131,8 @@ const TCP: u8 = 6;
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::{FromZeros, IntoBytes};
+
     use super::*;
 
     /// A SYN of 20 bytes in IPv4, as a sender without offload would write it but for the checksum.
@@ -167,27 +166,28 @@ mod tests {
 
     #[test]
     fn a_held_syn_is_read_as_the_program_wrote_it() {
-        let mut bytes = vec![0; 584];
-        bytes[10..12].fill(0xff);
-        bytes[12..16].copy_from_slice(&[10, 1, 0, 2]);
-        bytes[26..28].fill(0xff);
-        bytes[28..32].copy_from_slice(&[10, 2, 0, 2]);
-        bytes[32..34].copy_from_slice(&40_000u16.to_be_bytes());
-        bytes[34..36].copy_from_slice(&443u16.to_be_bytes());
-        bytes[36..40].copy_from_slice(&(WORKERS + 3).to_ne_bytes());
-        bytes[40..48].copy_from_slice(&7u64.to_ne_bytes());
-        bytes[48..50].copy_from_slice(&2u16.to_ne_bytes());
-        bytes[50..54].copy_from_slice(&[46, 1, 0x45, 0]);
-        bytes[568..576].copy_from_slice(&[2, 0, 0, 0, 0, 1, 1, 0]);
-        let (bank, held) = parse(&bytes).unwrap();
+        let (client, server) = ("10.1.0.2:40000".parse().unwrap(), "10.2.0.2:443".parse().unwrap());
+        let mut record = intf::held {
+            connection: intf::connection::new(client, server),
+            worker: WORKERS + 3,
+            at_ns: 7,
+            length: 2,
+            dscp: 46,
+            again: 1,
+            transport: 0,
+            ethernet: [2, 0, 0, 0, 0, 1],
+            confirm: 1,
+            ..intf::held::new_zeroed()
+        };
+        record.syn[..2].copy_from_slice(&[0x45, 0]);
+        let (bank, held) = parse(record.as_bytes()).unwrap();
         assert_eq!((bank, held.worker, held.at.as_nanos()), (1, 3, 7));
-        assert_eq!(held.client, "10.1.0.2:40000".parse().unwrap());
-        assert_eq!(held.server, "10.2.0.2:443".parse().unwrap());
+        assert_eq!((held.client, held.server), (client, server));
         assert_eq!((held.dscp, held.again, &held.packet[..]), (46, true, &[0x45, 0][..]));
         assert_eq!((held.confirm, held.consulted), (true, false));
         assert_eq!(held.ethernet, [2, 0, 0, 0, 0, 1]);
-        bytes[48..50].copy_from_slice(&u16::MAX.to_ne_bytes());
-        assert_eq!(parse(&bytes), None);
-        assert_eq!(parse(&bytes[..40]), None);
+        assert_eq!(parse(&record.as_bytes()[1..]), None);
+        record.length = u16::MAX;
+        assert_eq!(parse(record.as_bytes()), None);
     }
 }

@@ -13,9 +13,9 @@ mod account;
 mod attach;
 mod error;
 mod held;
+mod intf;
 mod pins;
 mod policy;
-mod record;
 mod slot;
 mod steering;
 mod verdict;
@@ -33,6 +33,6 @@ pub use steering::{Options, Rules, Steering};
 pub use verdict::{Counts, Verdict};
 
 /// Workers that a relay may have.
-pub const WORKERS: u32 = 64;
+pub const WORKERS: u32 = intf::WORKERS;
 /// One for IPv4 and one for IPv6.
-pub const LISTENERS_PER_SLOT: u32 = 2;
+pub const LISTENERS_PER_SLOT: u32 = intf::FAMILIES;

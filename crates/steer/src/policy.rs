@@ -2,6 +2,8 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
+use crate::intf::choice;
+
 /// What is split, and what is left alone.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Policy {
@@ -47,19 +49,20 @@ impl Choice {
         matches!(self, Choice::Split | Choice::Confirm | Choice::Learn)
     }
 
-    /// `enum choice` of `bpf/record.h`.
+    /// `enum choice`, as policies have it.
     pub(crate) const fn to_byte(self) -> u8 {
-        match self {
-            Choice::Pass => 0,
-            Choice::Split => 1,
-            Choice::Confirm => 2,
-            Choice::Learn => 3,
-        }
+        let code = match self {
+            Choice::Pass => choice::PASS,
+            Choice::Split => choice::SPLIT_BY_POLICY,
+            Choice::Confirm => choice::CONFIRM,
+            Choice::Learn => choice::LEARN,
+        };
+        code as u8
     }
 }
 
-/// `SPLIT_ALWAYS` of `enum choice`.
-pub(crate) const SPLIT_ALWAYS: u8 = 4;
+/// Of `enum choice`, as policies have it.
+pub(crate) const SPLIT_ALWAYS: u8 = choice::SPLIT_ALWAYS as u8;
 
 impl Policy {
     /// The servers' prefixes, and what becomes of all others as prefixes of length 0.

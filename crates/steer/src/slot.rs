@@ -5,10 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_observe::subscriber;
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::WORKERS;
 use crate::error::io_error;
-use crate::record::{self, Worker};
+use crate::intf::{self, PROCESSORS, release, verdict};
 use crate::verdict::{Counts, Verdict};
 
 /// A worker's place among those that new connections go to. It must [beat](Slot::beat) several times
@@ -24,9 +25,6 @@ pub struct Slot {
     pub(crate) index: u32,
 }
 
-/// As in `bpf/record.h`.
-const PROCESSORS: u32 = 1024;
-
 /// How long a prefix is passed whose server did not answer.
 const DOUBT_NS: u64 = 60_000_000_000;
 
@@ -37,9 +35,10 @@ impl Slot {
     /// # Errors
     /// When the kernel refuses, which it has no reason to.
     pub fn beat(&self, open: bool, room: u32, flows: u32) -> io::Result<()> {
-        let worker = Worker { beat_ns: monotonic_ns(), room, open, flows };
+        let beat_ns = monotonic_ns();
+        let worker = intf::worker { beat_ns, room, open: open.into(), flows, unused: 0 };
         self.workers
-            .update(&self.index.to_ne_bytes(), &worker.to_bytes(), MapFlags::ANY)
+            .update(&self.index.to_ne_bytes(), worker.as_bytes(), MapFlags::ANY)
             .map_err(|error| io_error(&error))
     }
 
@@ -64,10 +63,10 @@ impl Slot {
     /// # Errors
     /// When more clients are at their limit than the map has room for.
     pub fn set_full(&self, client: IpAddr, full: bool) -> io::Result<()> {
-        let key = record::address(subscriber(client));
+        let key = intf::address::from(subscriber(client));
         let result = match full {
-            true => self.full_clients.update(&key, &[1], MapFlags::ANY),
-            false => self.full_clients.delete(&key),
+            true => self.full_clients.update(key.as_bytes(), &[1], MapFlags::ANY),
+            false => self.full_clients.delete(key.as_bytes()),
         };
         result.map_err(|error| io_error(&error))
     }
@@ -75,7 +74,7 @@ impl Slot {
     /// Says that a server has refused, or not answered: it is not taken to answer the next client.
     pub fn distrust(&self, server: SocketAddr) {
         // It may be none of those that are.
-        let _ = self.answering.delete(&record::service(server));
+        let _ = self.answering.delete(intf::service::from(server).as_bytes());
     }
 
     /// Says that a server did not answer. It may be down, or its answers may come by another way: new
@@ -84,26 +83,20 @@ impl Slot {
     /// # Errors
     /// When the kernel refuses, which it has no reason to.
     pub fn doubt(&self, server: IpAddr) -> io::Result<()> {
-        let (key, now) = (record::route(server), monotonic_ns());
-        let known = self.routes.lookup(&key, MapFlags::ANY).map_err(|error| io_error(&error))?;
+        let (key, now) = (intf::route_of(server), monotonic_ns());
+        let known = self.routes.lookup(key.as_bytes(), MapFlags::ANY);
+        let known = known.map_err(|error| io_error(&error))?;
+        let known = known.and_then(|bytes| intf::route::read_from_bytes(&bytes).ok());
         // What the program has found out by itself says more.
-        if known.is_some_and(|until| word(&until) > now) {
+        if known.is_some_and(|route| route.until_ns > now) {
             return Ok(());
         }
-        let until = (now + DOUBT_NS).to_ne_bytes();
-        self.routes.update(&key, &until, MapFlags::ANY).map_err(|error| io_error(&error))
+        let route = intf::route { until_ns: now + DOUBT_NS };
+        self.routes
+            .update(key.as_bytes(), route.as_bytes(), MapFlags::ANY)
+            .map_err(|error| io_error(&error))
     }
 }
-
-/// Where in a `struct opening` the code point of the server's answer is.
-const ANSWER_DSCP: usize = 23;
-
-/// `enum release`.
-const CONFIRMED: u8 = 1;
-const REFUSED: u8 = 2;
-/// Where in a `struct opening` the verdict is, and the release.
-const VERDICT: usize = 20;
-const RELEASE: usize = 21;
 
 impl Slot {
     /// The code point of the packet by which a server has answered; none if that is not known any more.
@@ -111,9 +104,8 @@ impl Slot {
     /// # Errors
     /// When the kernel refuses, which it has no reason to.
     pub fn answer_dscp(&self, client: SocketAddr, server: SocketAddr) -> io::Result<Option<u8>> {
-        let key = record::connection(client, server);
-        let found = self.openings.lookup(&key, MapFlags::ANY).map_err(|error| io_error(&error))?;
-        Ok(found.and_then(|opening| opening.get(ANSWER_DSCP).copied()))
+        let found = self.opening(&intf::connection::new(client, server))?;
+        Ok(found.map(|opening| opening.answer_dscp))
     }
 
     /// Says what becomes of a SYN that is held: it is split if the server has `confirmed`, and else goes on
@@ -127,14 +119,21 @@ impl Slot {
         server: SocketAddr,
         confirmed: bool,
     ) -> io::Result<()> {
-        let key = record::connection(client, server);
-        let found = self.openings.lookup(&key, MapFlags::ANY).map_err(|error| io_error(&error))?;
-        let mut opening = found.ok_or(io::ErrorKind::NotFound)?;
-        if opening.get(VERDICT) != Some(&(Verdict::Held as u8)) {
+        let key = intf::connection::new(client, server);
+        let mut opening = self.opening(&key)?.ok_or(io::ErrorKind::NotFound)?;
+        if u32::from(opening.verdict) != verdict::HELD {
             return Err(io::ErrorKind::NotFound.into());
         }
-        opening[RELEASE] = if confirmed { CONFIRMED } else { REFUSED };
-        self.openings.update(&key, &opening, MapFlags::EXIST).map_err(|error| io_error(&error))
+        opening.release = if confirmed { release::CONFIRMED } else { release::REFUSED } as u8;
+        self.openings
+            .update(key.as_bytes(), opening.as_bytes(), MapFlags::EXIST)
+            .map_err(|error| io_error(&error))
+    }
+
+    fn opening(&self, key: &intf::connection) -> io::Result<Option<intf::opening>> {
+        let found = self.openings.lookup(key.as_bytes(), MapFlags::ANY);
+        let found = found.map_err(|error| io_error(&error))?;
+        Ok(found.and_then(|bytes| intf::opening::read_from_bytes(&bytes).ok()))
     }
 }
 
@@ -155,14 +154,11 @@ impl Tally {
             let key = (*verdict as u32).to_ne_bytes();
             let found = self.counts.lookup_percpu(&key, MapFlags::ANY);
             let of_processors = found.map_err(|error| io_error(&error))?.unwrap_or_default();
-            *count = of_processors.iter().map(|bytes| word(bytes)).sum();
+            *count =
+                of_processors.iter().filter_map(|bytes| u64::read_from_bytes(bytes).ok()).sum();
         }
         Ok(Counts(counts))
     }
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
 }
 
 /// What BPF programs read as the time.

@@ -7,20 +7,22 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::IpNet;
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut,
     set_print,
 };
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::account::AccountsSource;
 use crate::attach::{Attachment, Side};
 use crate::error::{Error, io_error};
 use crate::held::HeldSource;
+use crate::intf::{self, BANKS, settings};
 use crate::pins::{Pins, open_link};
 use crate::policy::{Policy, SPLIT_ALWAYS};
-use crate::record::{self, BANKS, Settings};
 use crate::slot::{Slot, Tally};
 use crate::{LISTENERS_PER_SLOT, WORKERS};
 
@@ -92,11 +94,11 @@ impl Steering {
             pin_maps(&mut object, pins).map_err(failed)?;
         }
         let object = object.load().map_err(failed)?;
-        let settings = map(&object, "settings")?;
-        let before = settings.lookup(&ONLY, MapFlags::ANY).map_err(failed)?;
-        let before = before.as_deref().and_then(Settings::from_bytes).unwrap_or_default();
-        let adopted = before.workers != [0; BANKS];
-        let bank = if adopted { (before.bank + 1) % BANKS as u32 } else { 0 };
+        let map_of_settings = map(&object, "settings")?;
+        let before = map_of_settings.lookup(&ONLY, MapFlags::ANY).map_err(failed)?;
+        let before = read_settings(before);
+        let adopted = before.workers != [0; BANKS as usize];
+        let bank = if adopted { (before.bank + 1) % BANKS } else { 0 };
         // The other relay's are left as they are.
         let mut shared = before;
         shared.workers[bank as usize] = workers;
@@ -106,7 +108,7 @@ impl Steering {
             shared.mark = options.mark;
             shared.seed = std::process::id();
         }
-        put(&settings, "settings", &ONLY, &shared.to_bytes())?;
+        put(&map_of_settings, "settings", &ONLY, shared.as_bytes())?;
         Ok(Steering {
             attachments: BTreeMap::new(),
             exits: BTreeMap::new(),
@@ -247,7 +249,7 @@ impl Steering {
             let _ = full.delete(&client);
         }
         self.set_policy(policy)?;
-        self.change_settings(|before| Settings { suspended: 0, ..before })?;
+        self.change_settings(|before| settings { suspended: 0, ..before })?;
         if let Some(pins) = &self.pins {
             pins.remove_others();
         }
@@ -268,7 +270,7 @@ impl Steering {
         let (syn_rate, syn_burst) = policy.syn_rate.unwrap_or_default();
         // Without them a queue of half-open connections that is full takes no more.
         let syn_cookies = sysctl::get("net.ipv4.tcp_syncookies").is_ok_and(|value| value != "0");
-        self.change_settings(|before| Settings {
+        self.change_settings(|before| settings {
             pass_dscp: policy.dscp_word(),
             bank: self.bank,
             mark: self.options.mark,
@@ -289,7 +291,7 @@ impl Steering {
         let mut translated = false;
         self.change_settings(|before| {
             translated = before.translates != 0;
-            Settings {
+            settings {
                 translates: rules.translate.into(),
                 consults: rules.forward.into(),
                 rules: before.rules.wrapping_add(1),
@@ -312,7 +314,7 @@ impl Steering {
     /// # Errors
     /// When the map does not take it.
     pub fn set_loopback(&mut self, by_loopback: bool) -> Result<(), Error> {
-        self.change_settings(|before| Settings { by_loopback: by_loopback.into(), ..before })
+        self.change_settings(|before| settings { by_loopback: by_loopback.into(), ..before })
     }
 
     /// Has new connections pass, but for those of [probes](Steering::set_probe), or no longer. Those that are split already
@@ -322,7 +324,7 @@ impl Steering {
     /// When the map does not take it.
     pub fn suspend(&self, suspended: bool) -> Result<(), Error> {
         let by = if suspended { self.bank + 1 } else { 0 };
-        self.change_settings(|before| Settings { suspended: by, ..before })
+        self.change_settings(|before| settings { suspended: by, ..before })
     }
 
     /// Has held SYNs come back by this interface, at which the program must be attached.
@@ -330,28 +332,27 @@ impl Steering {
     /// # Errors
     /// When the map does not take it.
     pub fn set_injector(&mut self, interface: u32) -> Result<(), Error> {
-        self.change_settings(|before| Settings { injector: interface, ..before })
+        self.change_settings(|before| settings { injector: interface, ..before })
     }
 
-    fn change_settings(&self, change: impl FnOnce(Settings) -> Settings) -> Result<(), Error> {
-        let settings = self.map("settings")?;
-        let before = settings.lookup(&ONLY, MapFlags::ANY);
+    fn change_settings(&self, change: impl FnOnce(settings) -> settings) -> Result<(), Error> {
+        let map = self.map("settings")?;
+        let before = map.lookup(&ONLY, MapFlags::ANY);
         let before =
             before.map_err(|error| Error::Map { map: "settings", error: io_error(&error) })?;
-        let before = before.as_deref().and_then(Settings::from_bytes).unwrap_or_default();
-        put(&settings, "settings", &ONLY, &change(before).to_bytes())
+        put(&map, "settings", &ONLY, change(read_settings(before)).as_bytes())
     }
 
     /// Writes the prefixes of a policy, and removes those that are none any more.
     fn write_prefixes(
         &self,
         name: &'static str,
-        prefixes: Vec<(ipnet::IpNet, crate::Choice)>,
+        prefixes: Vec<(IpNet, crate::Choice)>,
     ) -> Result<(), Error> {
         let map = self.map(name)?;
         let wanted: BTreeMap<Vec<u8>, u8> = prefixes
             .into_iter()
-            .map(|(prefix, choice)| (record::prefix(prefix).to_vec(), choice.to_byte()))
+            .map(|(net, choice)| (intf::prefix::from(net).as_bytes().to_vec(), choice.to_byte()))
             .collect();
         for (prefix, choice) in &wanted {
             put(&map, name, prefix, &[*choice])?;
@@ -373,11 +374,11 @@ impl Steering {
     /// When the map is full, or the client was none.
     pub fn set_probe(&self, client: IpAddr, is_one: bool) -> Result<(), Error> {
         let clients = self.map("clients")?;
-        let key = record::prefix(client.into());
+        let key = intf::prefix::from(IpNet::from(client));
         match is_one {
-            true => put(&clients, "clients", &key, &[SPLIT_ALWAYS + self.bank as u8]),
+            true => put(&clients, "clients", key.as_bytes(), &[SPLIT_ALWAYS + self.bank as u8]),
             false => clients
-                .delete(&key)
+                .delete(key.as_bytes())
                 .map_err(|error| Error::Map { map: "clients", error: io_error(&error) }),
         }
     }
@@ -410,6 +411,12 @@ impl Drop for Steering {
 
 /// The key of the one entry of a map.
 const ONLY: [u8; 4] = [0; 4];
+
+/// As the map holds them: an array's, so that they are always there.
+fn read_settings(bytes: Option<Vec<u8>>) -> settings {
+    let found = bytes.and_then(|bytes| settings::read_from_bytes(&bytes).ok());
+    found.unwrap_or_else(settings::new_zeroed)
+}
 
 /// Detaches what is at interfaces that are not among these any more.
 fn retain(

@@ -52,10 +52,10 @@ impl Bench {
         let program = self.steering.program("steer").unwrap();
         let input = ProgramInput { data_in: Some(&frame), ..ProgramInput::default() };
         program.test_run(input).unwrap();
-        let key = record::connection(client, server);
-        let opening = self.openings.lookup(&key, MapFlags::ANY).unwrap().unwrap();
-        let listener = u32::from_ne_bytes(opening[16..20].try_into().unwrap());
-        (listener / LISTENERS_PER_SLOT) as usize
+        let key = intf::connection::new(client, server);
+        let opening = self.openings.lookup(key.as_bytes(), MapFlags::ANY).unwrap().unwrap();
+        let opening = intf::opening::read_from_bytes(&opening).unwrap();
+        (opening.listener / LISTENERS_PER_SLOT) as usize
     }
 
     fn workers_of_next(&mut self, count: usize) -> BTreeSet<usize> {

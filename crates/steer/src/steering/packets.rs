@@ -247,11 +247,11 @@ impl Bench {
     fn look(&self, frame: &[u8]) -> Result<Read, TestCaseError> {
         let expected = read(frame).unwrap_or(Read::Nothing);
         let before = self.tally.read().unwrap();
-        let mut context = [0; CONTEXT];
+        let mut context = [0_u32; CONTEXT];
         let mut after = vec![0; frame.len()];
         let program = self.steering.program("steer").unwrap();
         let output = program.test_run(ProgramInput {
-            context_out: Some(&mut context),
+            context_out: Some(context.as_mut_bytes()),
             data_in: Some(frame),
             data_out: Some(&mut after),
             ..ProgramInput::default()
@@ -267,7 +267,6 @@ impl Bench {
         };
         prop_assert_eq!(output.return_value as i32, -1, "the packet does not go on");
         prop_assert_eq!(&after, frame, "the packet is changed");
-        let mark = u32::from_ne_bytes(context[MARK_AT..MARK_AT + 4].try_into().unwrap());
 
         let now = self.tally.read().unwrap();
         let counted: Vec<_> = now
@@ -299,7 +298,7 @@ impl Bench {
             Read::Error(_) => (false, None),
         };
         // The connections here are without a listener's mark, as servers' legs are.
-        prop_assert_eq!(mark, if ours { MARK + 1 } else { 0 });
+        prop_assert_eq!(context[MARK_AT], if ours { MARK + 1 } else { 0 });
         match (&counted[..], verdict) {
             ([], None) => {}
             ([(Verdict::PassAgain, 1)], Some(Verdict::PassPort)) => {}
@@ -309,22 +308,20 @@ impl Bench {
         if let (Read::Segment { connection, opens: Some(sequence) }, Some(Verdict::PassPort)) =
             (expected, verdict)
         {
-            let remembered = self.openings.lookup(&key(connection), MapFlags::ANY).unwrap();
-            let remembered = remembered.map(|opening| opening[8..12].to_vec());
-            prop_assert_eq!(remembered, Some(sequence.to_ne_bytes().to_vec()), "{:?}", connection);
+            let key = intf::connection::new(connection.from, connection.to);
+            let remembered = self.openings.lookup(key.as_bytes(), MapFlags::ANY).unwrap();
+            let remembered = remembered.unwrap_or_default();
+            let remembered = intf::opening::read_from_bytes(&remembered).unwrap();
+            prop_assert_eq!(remembered.sequence, sequence, "{:?}", connection);
         }
         Ok(expected)
     }
 }
 
 const MARK: u32 = 0x4d53;
-/// `struct __sk_buff`, and its mark.
-const CONTEXT: usize = 192;
-const MARK_AT: usize = 8;
-
-fn key(connection: Connection) -> Vec<u8> {
-    record::connection(connection.from, connection.to)
-}
+/// Words of the kernel's `struct __sk_buff`, and which of them is the mark (linux/bpf.h).
+const CONTEXT: usize = 48;
+const MARK_AT: usize = 2;
 
 /// A frame, and what is done to it.
 #[derive(Debug, Clone)]

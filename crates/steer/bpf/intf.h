@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What the maps hold. `src/record.rs` has the same layouts for user space. */
+/* What the maps hold: all that the program and user space say to each other. Rust's side of it (`src/intf.rs`) is
+ * generated from this, and refuses padding: what would be some is a field.
+ *
+ * Integers are in the byte order of the host but for `__be`, which are in that of the network. Times in ns are
+ * CLOCK_MONOTONIC. What is said to be whether something is so is 0 or 1. */
 #pragma once
 
-#include "kernel.h"
+#include <linux/types.h>
 
 /* Relays that may be registered at a time, the one that takes over included, and workers of each. */
 #define BANKS 2
 #define WORKERS 64
-/* A listener per worker and family. */
-#define LISTENERS (BANKS * WORKERS * 2)
+/* A listener per worker and family, IPv4 before IPv6. */
+#define FAMILIES 2
+#define LISTENERS (BANKS * WORKERS * FAMILIES)
 /* Processors whose new connections a worker of their own may take. */
 #define PROCESSORS 1024
 /* Connections whose opening is remembered. */
@@ -38,8 +43,9 @@ struct address {
 	__be32 word[4];
 };
 
+/* The key of a policy. */
 struct prefix {
-	__u32 bits; /* counted in the 128 of `address` */
+	__u32 bits; /* counted in the 128 of `address`; those behind are 0 */
 	struct address address;
 };
 
@@ -97,16 +103,17 @@ enum verdict {
 	VERDICTS,
 };
 
+/* What is remembered of a connection's opening. */
 struct opening {
-	__u64 at_ns;
-	__u32 sequence;
+	__u64 at_ns;      /* when its SYN came, or went to the listener after it was held */
+	__u32 sequence;   /* number of the SYN */
 	__u32 answer;     /* what the server began its own sequence numbers after */
-	__u32 listener;
-	__u8 verdict;
+	__u32 listener;   /* index in `listeners`, if it was given to one */
+	__u8 verdict;     /* enum verdict */
 	__u8 release;     /* enum release; written by user space */
 	__u8 stage;       /* enum stage */
 	__u8 answer_dscp; /* code point of the server's answer */
-	__u32 interface;  /* its SYN came in by */
+	__u32 interface;  /* index of the one that its SYN came in by */
 	__u32 unused;
 };
 
@@ -124,17 +131,17 @@ enum release {
 struct held {
 	struct connection connection;
 	__u32 worker;     /* its place in `workers` */
-	__u64 at_ns;
-	__u16 length;     /* of `syn` */
-	__u8 dscp;
+	__u64 at_ns;      /* when it came */
+	__u16 length;     /* bytes of `syn` */
+	__u8 dscp;        /* its code point, 0 to 63 */
 	__u8 again;       /* whether it was held before */
-	__u8 syn[LONGEST_SYN + 1];
+	__u8 syn[LONGEST_SYN + 1]; /* from its IP header on */
 	__u32 transport;  /* where in `syn` the TCP header begins */
 	__u8 ethernet[6]; /* address that the frame was for; zeros on links without */
 	__u8 confirm;     /* whether the server is to be asked; if not the SYN is released already */
 	__u8 consulted;   /* whether this host's rules have seen it */
-	__u32 interface;  /* it came in by */
-	__u32 unused_too;
+	__u32 interface;  /* index of the one that it came in by */
+	__u32 unused;
 };
 
 /* A client, and what it wants to connect to. */
@@ -143,7 +150,7 @@ struct permit {
 	struct address server;
 	__be16 server_port;
 	__u16 unused;
-	__u32 interface;  /* it comes in by */
+	__u32 interface;  /* index of the one that it comes in by */
 };
 
 /* What this host's rules have made of that. */
@@ -183,12 +190,12 @@ enum ending {
 struct flow {
 	struct connection connection;
 	__u32 unused;
-	__u64 start_ns;   /* of its SYN */
-	__u64 end_ns;     /* of the packet that ended it */
+	__u64 start_ns;   /* when its SYN came */
+	__u64 end_ns;     /* when the packet passed that ended it */
 	struct course up; /* from the client */
 	struct course down;
-	__u32 verdict;
-	__u32 ending;
+	__u32 verdict;    /* enum verdict, of its opening */
+	__u32 ending;     /* enum ending */
 };
 
 /* What is known of the way back from a prefix of servers. */
@@ -207,33 +214,36 @@ struct service {
 struct datagram {
 	struct address source;
 	struct address destination;
-	__u32 id;
+	__u32 id;         /* as it is in the header */
 };
 
+/* What a worker says of itself. */
 struct worker {
-	__u64 beat_ns;    /* CLOCK_MONOTONIC when it was last seen alive */
+	__u64 beat_ns;    /* when it last said so */
 	__u32 room;       /* flows it would still take */
 	__u32 open;       /* whether it takes any */
 	__u32 flows;      /* that it has */
 	__u32 unused;
 };
 
+/* A client's rate of openings, of which each takes a token. */
 struct bucket {
-	__u64 at_ns;
+	__u64 at_ns;      /* when the tokens were counted */
 	__u64 tokens;     /* in billionths, so that a nanosecond at 1/s adds one */
 };
 
+/* What holds for all packets. */
 struct settings {
-	__u64 pass_dscp;  /* a bit per code point */
+	__u64 pass_dscp;  /* code points to leave alone, a bit each */
 	__u64 patience_ns; /* age of a heartbeat at which its worker counts as dead */
 	__u32 bank;       /* the relay that takes new connections */
 	__u32 workers[BANKS]; /* of each relay */
 	__u32 mark;       /* for packets to be delivered on this host; see leg.h for the two above it */
 	__u32 holdout;    /* per mille of new connections */
 	__u32 seed;       /* of the choice of these */
-	__u32 half_open;  /* per listener */
+	__u32 half_open;  /* half-open connections of a listener past which it gets no more */
 	__u32 syn_rate;   /* new connections per second and client; 0 is no limit */
-	__u32 syn_burst;
+	__u32 syn_burst;  /* how many of these may come at once */
 	__u32 translates; /* this host has rules that change addresses (NAT) */
 	__u32 syn_cookies; /* a listener whose queue is full answers by cookies */
 	__u32 consults;   /* this host's rules are asked */
