@@ -2,7 +2,7 @@
 //!
 //! [`experiment`] is the whole way from a scenario to a results folder, [`sweep`] the order of its
 //! runs, [`simulation`] all of them in virtual time, [`run`] one run live: a [`topology`] of network namespaces and emulated links, perhaps a
-//! [`proxy`] on the MEC, [`traffic`] across it. [`doctor`] says what this machine can do.
+//! [`proxy`] on the MEC, [`traffic`] across it. [`recorded`] is the form in which results are kept. [`doctor`] says what this machine can do.
 
 pub mod assist;
 mod controls;
@@ -14,6 +14,7 @@ mod links;
 pub mod machine;
 mod pages;
 pub mod proxy;
+pub mod recorded;
 pub mod results;
 pub mod run;
 pub mod simulation;

@@ -1,20 +1,25 @@
 //! The folder that a sweep leaves: records, machine, scenario, report.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
 use midspan_report::Machine;
 use midspan_scenario::Scenario;
 use midspan_scenario::record::{self, Record};
 use rustix::fs::FlockOperation;
 
 const RECORDS: &str = "records.jsonl";
-const SCENARIO: &str = "scenario.toml";
-const MACHINE: &str = "machine.json";
-const EXPLANATIONS: &str = "explanations.txt";
-const COMMAND: &str = "command.txt";
+/// The same, of a run that is kept: nothing is added to it.
+const COMPRESSED: &str = "records.jsonl.gz";
+pub(crate) const SCENARIO: &str = "scenario.toml";
+pub(crate) const MACHINE: &str = "machine.json";
+pub(crate) const EXPLANATIONS: &str = "explanations.txt";
+pub(crate) const COMMAND: &str = "command.txt";
 
 /// Makes a folder of this name, or with a number behind it if others came first.
 fn new_folder(base: &Path, name: &str) -> io::Result<PathBuf> {
@@ -61,8 +66,11 @@ impl Results {
     /// The same, to be written to by nobody else while this lives.
     ///
     /// # Errors
-    /// When another program has it.
+    /// When another program has it, or it is a recorded run.
     pub fn locked(mut self) -> Result<Results> {
+        if self.directory.join(COMPRESSED).exists() {
+            bail!("{} is a recorded run: nothing is added to it", self.directory.display());
+        }
         let folder = File::open(&self.directory)?;
         rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive).with_context(
             || format!("another `midspan lab run` is at work in {}", self.directory.display()),
@@ -71,15 +79,20 @@ impl Results {
         Ok(self)
     }
 
-    /// A folder that exists, with the records that are in it. A last line that was cut off is
-    /// dropped: its run will be made again.
+    /// A folder that exists, with the records that are in it, compressed or not. A last line that was cut
+    /// off is dropped: its run will be made again.
     ///
     /// # Errors
     /// When it cannot be read, or holds something else than records.
     pub fn read(directory: &Path) -> Result<Results> {
-        let path = directory.join(RECORDS);
-        let text = match fs::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        let mut path = directory.join(RECORDS);
+        let mut text = fs::read_to_string(&path);
+        if text.as_ref().is_err_and(is_absent) {
+            path = directory.join(COMPRESSED);
+            text = unpacked(&path);
+        }
+        let text = match text {
+            Err(error) if is_absent(&error) => String::new(),
             text => text.with_context(|| format!("cannot read {}", path.display()))?,
         };
         let whole = text.rfind('\n').map_or(0, |at| at + 1);
@@ -138,6 +151,22 @@ impl Results {
         Ok(())
     }
 
+    /// Writes all records into the folder `directory`, compressed. The same records always give the same
+    /// bytes.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn compress_into(&self, directory: &Path) -> Result<()> {
+        let path = directory.join(COMPRESSED);
+        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+        for record in &self.done {
+            serde_json::to_writer(&mut packed, record)?;
+            packed.write_all(b"\n")?;
+        }
+        fs::write(&path, packed.finish()?)
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
     /// The text of the scenario that was run.
     ///
     /// # Errors
@@ -156,19 +185,32 @@ impl Results {
             .with_context(|| format!("{} is not a machine's description", path.display()))
     }
 
+    /// The command that asked for it, and what somebody has written below it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn command(&self) -> Result<String> {
+        read(&self.directory.join(COMMAND))
+    }
+
     /// Why the results differ from a paper's, as somebody has written beside them: the paragraphs
     /// of `explanations.txt`, if there is one.
     ///
     /// # Errors
     /// When it is there but cannot be read.
     pub fn explanations(&self) -> Result<Vec<String>> {
-        let path = self.directory.join(EXPLANATIONS);
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let text = read(&path)?;
+        let text = self.explanations_text()?.unwrap_or_default();
         let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
         Ok(paragraphs.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()).collect())
+    }
+
+    /// The same as it stands there; none if there is none.
+    ///
+    /// # Errors
+    /// When it is there but cannot be read.
+    pub fn explanations_text(&self) -> Result<Option<String>> {
+        let path = self.directory.join(EXPLANATIONS);
+        path.exists().then(|| read(&path)).transpose()
     }
 
     /// Writes a file beside the records and answers its path.
@@ -180,6 +222,16 @@ impl Results {
         write(&path, text)?;
         Ok(path)
     }
+}
+
+fn unpacked(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    MultiGzDecoder::new(File::open(path)?).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
 }
 
 fn read(path: &Path) -> Result<String> {

@@ -6,6 +6,7 @@ use midspan_split::defaults;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::record::Record;
 use crate::{CellSpec, Scenario};
 
 /// See [`Scenario::digest`].
@@ -53,8 +54,64 @@ pub(crate) fn run_seed(seed: u64, labels: &BTreeMap<String, String>, repetition:
     hash[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
+/// What came of runs, without what says of which scenario's text they are and when they were made: a hash of each
+/// run's cell, variant, repetition, seed and outcome, in the order in which they stand, as 64 hexadecimal digits.
+///
+/// Simulated runs of one scenario by one program always have the same: [`crate::record`]s that can be made again need
+/// not be kept.
+pub fn of_results(records: &[Record]) -> String {
+    let mut hash = Sha256::new();
+    for record in records {
+        let Record { cell, variant, repetition, seed, outcome, .. } = record;
+        let result = (cell, variant, repetition, seed, outcome);
+        let mut line = serde_json::to_vec(&result).expect("a record has a JSON form");
+        line.push(b'\n');
+        hash.update(line);
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Over the JSON text, in which every quantity stands in its one printed form.
 fn sha256(value: &impl Serialize) -> [u8; 32] {
     let json = serde_json::to_vec(value).expect("plain data with text keys has a JSON form");
     Sha256::digest(json).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Backend, Outcome, SCHEMA, Variant};
+
+    #[test]
+    fn results_are_told_by_what_came_out_alone() {
+        let record = Record {
+            schema: SCHEMA,
+            scenario: "some".into(),
+            digest: "0123456789abcdef".into(),
+            backend: Backend::Sim,
+            cell: BTreeMap::from([("loss".into(), "1 %".into())]),
+            variant: Variant::None,
+            repetition: 0,
+            seed: 7,
+            started_unix_ms: 0,
+            outcome: Outcome::Failed { reason: "test".into() },
+        };
+        let of = |record: &Record| of_results(std::slice::from_ref(record));
+        let respelt = Record { digest: "fedcba9876543210".into(), ..record.clone() };
+        assert_eq!(of(&record), of(&respelt));
+        assert_eq!(of(&record).len(), 64);
+        let others = [
+            Record { seed: 8, ..record.clone() },
+            Record { repetition: 1, ..record.clone() },
+            Record { variant: Variant::Midspan, ..record.clone() },
+            Record { cell: BTreeMap::new(), ..record.clone() },
+            Record { outcome: Outcome::Failed { reason: "else".into() }, ..record.clone() },
+        ];
+        for other in &others {
+            assert_ne!(of(&record), of(other), "{other:?}");
+        }
+        let both = [record.clone(), others[0].clone()];
+        let turned = [others[0].clone(), record];
+        assert_ne!(of_results(&both), of_results(&turned));
+    }
 }

@@ -29,6 +29,7 @@ pub mod summary;
 pub use assist::{Assist, CutTimes, Cuts, FeedbackOf, OwnRtt, Radio, Tell, Way};
 pub use cells::{Cells, Clients, Others, Split};
 pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
+pub use digest::of_results as digest_of_results;
 pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};
 pub use midspan_split::ReadAheadKind;

@@ -2,8 +2,10 @@
 //! should.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use midspan_scenario::record::{Variant, parse_lines};
 use midspan_scenario::{Scenario, Workload};
 
@@ -115,8 +117,9 @@ fn recorded() -> Vec<(PathBuf, String, midspan_scenario::record::Record)> {
     let found: Vec<_> = folders
         .filter_map(|folder| {
             let text = fs::read_to_string(folder.join("scenario.toml")).ok()?;
-            let records = fs::read_to_string(folder.join("records.jsonl")).ok()?;
-            let record = parse_lines(records.lines().next()?, "records.jsonl").ok()?.remove(0);
+            let records = fs::File::open(folder.join("records.jsonl.gz")).ok()?;
+            let mut records = BufReader::new(GzDecoder::new(records)).lines();
+            let record = parse_lines(&records.next()?.unwrap(), "records.jsonl").ok()?.remove(0);
             Some((folder, text, record))
         })
         .collect();

@@ -7,15 +7,17 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use midspan_lab::experiment::{Experiment, read_traces};
+use midspan_lab::recorded::{Kept, Recorded};
 use midspan_lab::results::Results;
 use midspan_lab::sweep::Selection;
+use midspan_path::Traces;
 use midspan_report::compare::{self, Compared};
 use midspan_report::{Report, Terminal, beside};
 use midspan_scenario::record::{Backend, SCHEMA, Variant};
 use midspan_scenario::summary::Summary;
 use midspan_scenario::{Scenario, reference};
 
-use super::{BadInput, acquire_privileges, read_input};
+use super::{BadInput, acquire_privileges, read_input, recorded};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -49,39 +51,55 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
+    /// Keep results that docs quote: of live ones the records, of simulated ones their digest
+    Record(recorded::Record),
+    /// Check that recorded runs are of this program: simulated ones are made again
+    Verify(recorded::Verify),
 }
 
+/// Also what a recorded run's command is read as.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Scenario file
     #[arg(value_name = "FILE")]
-    file: PathBuf,
+    pub(super) file: PathBuf,
     /// What runs it
     #[arg(long, value_enum, default_value_t = BackendName::Live)]
-    backend: BackendName,
+    pub(super) backend: BackendName,
     /// Run the short version that the file describes
     #[arg(long)]
-    short: bool,
+    pub(super) short: bool,
     /// Folder for the results; each sweep makes a folder in it [default: results/NAME, -sim added]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Folder of the recorded traces that the scenario names [default: the scenario file's]
     #[arg(long, value_name = "DIR")]
-    traces: Option<PathBuf>,
+    pub(super) traces: Option<PathBuf>,
     /// Begin anew even where an unfinished sweep could go on
     #[arg(long)]
     fresh: bool,
     /// Run only these variants: none, midspan, haproxy
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = variant)]
-    variants: Vec<Variant>,
+    pub(super) variants: Vec<Variant>,
     /// Run only the cells with this label on this axis; may be given several times: for several labels
     /// of an axis, and for several axes
     #[arg(long, value_name = "AXIS=LABEL", value_parser = axis_label)]
-    only: Vec<(String, String)>,
+    pub(super) only: Vec<(String, String)>,
+}
+
+impl Run {
+    /// The part of the scenario that is asked for.
+    pub(super) fn selection(&self) -> Selection {
+        Selection {
+            variants: self.variants.clone(),
+            labels: self.only.clone(),
+            ..Selection::default()
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum BackendName {
+pub(crate) enum BackendName {
     /// Real kernel TCP over emulated links
     Live,
     /// Virtual time: our own TCP over the same paths, on all cores
@@ -113,6 +131,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
                 "nothing to compare with; give `--reference FILE` or `--with DIR`",
             )),
         },
+        Command::Record(arguments) => recorded::record(&arguments),
+        Command::Verify(arguments) => recorded::verify(&arguments),
     }
 }
 
@@ -125,6 +145,7 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
     let file = arguments.file.display().to_string();
     let name = Scenario::parse(&text, &file).map_err(BadInput::because)?.name;
     let suffix = if arguments.short { "-short" } else { "" };
+    let selection = arguments.selection();
     execute(&Job {
         text,
         directory: arguments
@@ -135,11 +156,7 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
         backend,
         short: arguments.short,
         fresh: arguments.fresh,
-        selection: Selection {
-            variants: arguments.variants,
-            labels: arguments.only,
-            ..Selection::default()
-        },
+        selection,
     })
 }
 
@@ -235,7 +252,31 @@ fn hold(directories: &[PathBuf], with: &Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(directory: &Path) -> Result<(Results, String)> {
+/// A simulated scenario's file with all that it needs, in the version that is asked for.
+pub(super) fn read_scenario(
+    file: &Path,
+    short: bool,
+    selection: &Selection,
+    directory: &Path,
+) -> Result<(Scenario, Traces)> {
+    let name = file.display().to_string();
+    let parsed = Scenario::parse(&read_input(file)?, &name).map_err(BadInput::because)?;
+    let scenario = selected(&parsed, short, &name)?.clone();
+    selection.check(&scenario).map_err(BadInput::because)?;
+    let traces = read_traces(&scenario, directory).map_err(|error| {
+        BadInput::because(format!("{name}: {error:#}; `--traces DIR` has them"))
+    })?;
+    Ok((scenario, traces))
+}
+
+pub(super) fn open(directory: &Path) -> Result<(Results, String)> {
+    if let Ok(Kept::Digest(_)) = Recorded::at(directory).kept() {
+        let command = Recorded::at(directory).command()?;
+        return Err(BadInput::because(format!(
+            "{} has the digest of simulated records alone: `{command}` makes them again",
+            directory.display()
+        )));
+    }
     let results =
         Results::read(directory).map_err(|error| BadInput::because(format!("{error:#}")))?;
     let text = results.scenario_text().map_err(|error| {
@@ -245,14 +286,14 @@ fn open(directory: &Path) -> Result<(Results, String)> {
 }
 
 /// The scenario as it was meant when the records were made.
-fn parse_kept(directory: &Path, results: &Results, text: &str) -> Result<Scenario> {
+pub(super) fn parse_kept(directory: &Path, results: &Results, text: &str) -> Result<Scenario> {
     let file = directory.join("scenario.toml").display().to_string();
     let schema = results.records().first().map_or(SCHEMA, |record| record.schema);
     Ok(Scenario::parse(text, &file).map_err(BadInput::because)?.as_of(schema))
 }
 
 /// The full or the short version, by which of them the records are of.
-fn version_of<'a>(scenario: &'a Scenario, results: &Results) -> Result<&'a Scenario> {
+pub(super) fn version_of<'a>(scenario: &'a Scenario, results: &Results) -> Result<&'a Scenario> {
     let Some(record) = results.records().first() else {
         return Err(BadInput::because("the folder holds no records"));
     };

@@ -6,6 +6,7 @@ pub(crate) mod cc;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod lab;
+mod recorded;
 pub(crate) mod relay;
 pub(crate) mod top;
 mod units;
