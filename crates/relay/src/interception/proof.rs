@@ -55,8 +55,9 @@ const PORT: u16 = 9;
 const WORDS: [&[u8; 4]; 2] = [b"here", b"good"];
 
 /// How long each step of an attempt may take, and all attempts. The links come up a moment after they were set up.
-const STEP: Duration = Duration::from_millis(100);
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// A machine that is busy may be late.
+const STEP: Duration = Duration::from_millis(200);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whom the proof's connections come from.
 pub(crate) fn clients() -> Vec<IpNet> {
@@ -129,10 +130,8 @@ impl Proof {
                 continue;
             }
             let server = SocketAddr::new(SERVERS[version], PORT);
-            let listener = self.server.run(move || TcpListener::bind(server)).and_then(|it| it);
-            let listener = listener.map_err(failed)?;
             steering.set_probe(CLIENTS[version], true)?;
-            let proven = self.connects(&listener, server, &config.server_leg, patience);
+            let proven = self.connects(server, &config.server_leg, patience);
             steering.set_probe(CLIENTS[version], false)?;
             proven.map_err(|failure| {
                 let name = if version == 0 { "IPv4" } else { "IPv6" };
@@ -145,14 +144,13 @@ impl Proof {
     /// Connects, until that was seen to go through.
     fn connects(
         &self,
-        listener: &TcpListener,
         server: SocketAddr,
         leg: &LegConfig,
         patience: Duration,
     ) -> Result<(), Failure> {
         let (taken, deadline) = (self.probes.take(), Instant::now() + patience);
         loop {
-            match self.attempt(listener, server, leg, &taken) {
+            match self.attempt(server, leg, &taken) {
                 Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
                 result => return result,
             }
@@ -161,13 +159,15 @@ impl Proof {
 
     fn attempt(
         &self,
-        listener: &TcpListener,
         server: SocketAddr,
         leg: &LegConfig,
         taken: &Receiver<OwnedFd>,
     ) -> Result<(), Failure> {
         let by_client = |error| Failure { leg: "client", error };
         let by_server = |error| Failure { leg: "server", error };
+        // One of its own: connections of attempts that were given up may still wait at the last one's.
+        let listen = move || TcpListener::bind(server);
+        let listener = self.server.run(listen).and_then(|it| it).map_err(by_server)?;
         let open = move || Socket::new(Domain::for_address(server), Type::STREAM, None);
         let near = self.client.run(open).and_then(|it| it).map_err(by_client)?;
         near.set_linger(Some(Duration::ZERO)).map_err(by_client)?;
@@ -186,7 +186,7 @@ impl Proof {
         };
         let server_leg = connect().map_err(by_server)?;
         let accept = || -> io::Result<TcpStream> {
-            await_event(listener, PollFlags::IN)?;
+            await_event(&listener, PollFlags::IN)?;
             stream(listener.accept()?.0.into())
         };
         let far = accept().map_err(by_server)?;
