@@ -68,8 +68,14 @@ fn storm(steering: &str) {
     let accepted = counts["accepted"];
     assert!(accepted > in_order && accepted <= u64::from(CONNECTIONS + 1) * 2, "{counts:#?}");
     let reset = counts["reset_by_client"] + counts["reset_by_server"];
-    assert_eq!(counts["closed"] + reset, accepted, "{counts:#?}");
-    assert!(counts["closed"] >= in_order, "{counts:#?}");
+    // A client may have reset, and the server ended, while the SYN to the server was being sent again.
+    let refused = counts["connect_failed"];
+    assert_eq!(counts["closed"] + reset + refused, accepted, "{counts:#?}");
+    let by_clients = plans().filter(|plan| plan.resets == Some(Side::Client)).count() as u64 * 2;
+    assert!(refused <= by_clients, "{counts:#?}");
+    // Where the SYN was lost behind the steering program, BPF passes the next.
+    let passed = counts.get("pass_unreached").copied().unwrap_or(0);
+    assert!(counts["closed"] + passed >= in_order, "{counts:#?}");
     assert!(counts["splice_promotions"] > 0 && counts["inconsistent"] == 0, "{counts:#?}");
     let reached = reached.into_inner().unwrap();
     let missing: Vec<_> = plans()
