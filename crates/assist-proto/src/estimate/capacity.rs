@@ -67,7 +67,8 @@ pub struct Known {
 /// that takes at the least is its flight; what is there for longer waits, and less is told for as
 /// long as it takes to carry it off. As a sender that keeps to its rate has a backlog in
 /// proportion, a rate that is but a little below the one told is no evidence of less; and more
-/// rate that came with more backlog shows that the backlog was in flight.
+/// rate that came with more backlog shows that the backlog was in flight. Bursts of slow start look
+/// like a backlog: until more was told once and not carried, more is sought without rest.
 ///
 /// Before the link has been seen filled nothing is known, unless its channel's quality is: a sender
 /// that is told nothing goes as its base control does and fills it.
@@ -89,6 +90,8 @@ struct Held {
     phase: Phase,
     /// By a bearer in acknowledged mode.
     acknowledged: bool,
+    /// More was told since it was found, and not carried.
+    sought: bool,
 }
 
 /// What is told beside the rate that is held.
@@ -213,6 +216,7 @@ impl Capacity {
             since: at,
             phase: drains,
             acknowledged: true,
+            sought: false,
         });
         held.since = at;
         if held.carries(at, self.flight.latest().unwrap_or(served)) {
@@ -227,6 +231,7 @@ impl Capacity {
             held.rate = served;
         }
         let bound = held.is_bound(ceiling);
+        held.sought |= matches!(held.phase, Phase::Seeks { .. }) && settled;
         held.phase = match held.phase {
             _ if less => drains,
             // It still waits, or never did.
@@ -263,13 +268,14 @@ impl Capacity {
         }
         if !held.carries(at, self.flight.latest().unwrap_or(served)) {
             let bound = held.is_bound(ceiling);
+            let settled = held.is_settled(at);
+            held.sought |= matches!(held.phase, Phase::Seeks { .. }) && settled;
             held.phase = match held.phase {
                 Phase::Rests(until) if at >= until && held.is_used(served) && !bound => {
                     Phase::Seeks { since: at, step: Step::FIRST }
                 }
-                Phase::Seeks { .. } | Phase::Drains { .. } if held.is_settled(at) => {
-                    Phase::Rests(at + REST)
-                }
+                Phase::Drains { .. } if settled && !held.sought => Phase::Rests(at),
+                Phase::Seeks { .. } | Phase::Drains { .. } if settled => Phase::Rests(at + REST),
                 phase => phase,
             };
         }
@@ -279,7 +285,7 @@ impl Capacity {
 
 impl Held {
     fn seen(rate: Rate, at: Time) -> Held {
-        Held { rate, since: at, phase: Phase::Rests(at), acknowledged: false }
+        Held { rate, since: at, phase: Phase::Rests(at), acknowledged: false, sought: false }
     }
 
     fn is_used(&self, served: Rate) -> bool {
@@ -303,12 +309,20 @@ impl Held {
     /// Notes what was served. True if that is the step that was told, so that there is more.
     fn carries(&mut self, at: Time, served: Rate) -> bool {
         let Phase::Seeks { step, .. } = self.phase else {
+            // Nothing had waited at the rate that was held, so that there is more still.
+            if matches!(self.phase, Phase::Drains { .. })
+                && Step::FIRST.is_carried(self.rate, served)
+            {
+                self.phase = Phase::Rests(at);
+                self.sought = false;
+            }
             self.rate = self.rate.max(served);
             return false;
         };
         let carried = step.is_carried(self.rate, served);
         if carried {
             self.rate = served;
+            self.sought = false;
             self.phase = Phase::Seeks { since: at, step: step.next() };
         }
         carried

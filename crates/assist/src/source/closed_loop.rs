@@ -378,3 +378,31 @@ proptest! {
         prop_assert!(outcome.last > 0.6, "{outcome:?}");
     }
 }
+
+/// Bursts of slow start pass for a backlog, and what was served between them for the capacity: more
+/// is sought as soon as it is seen to be carried.
+#[test]
+fn what_slow_start_shows_is_not_held_for_long() {
+    let start = |status_ms, begins, window, clump| Start {
+        bearer: Bearer::Acknowledged { status_ms },
+        cell: false,
+        cqi: 13.7,
+        begins,
+        window,
+        clump,
+        slow: false,
+    };
+    for (status_ms, begins, window, clump) in [
+        (68, 1_318, 2, 1),
+        (71, 1_828, 2, 1),
+        (73, 1_310, 4, 1),
+        (74, 792, 8, 1),
+        (74, 1_014, 3, 1),
+        (79, 829, 2, 1),
+        (79, 1_199, 8, 4_096),
+    ] {
+        let start = start(status_ms, begins, window, clump);
+        let outcome = usual(start);
+        assert!(outcome.least > 0.9, "{start:?}: {outcome:?}");
+    }
+}
