@@ -66,12 +66,6 @@ fn today() -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Whether the kernel schedules the threads of each session as a group (`CONFIG_SCHED_AUTOGROUP`). Then a thread that
-/// wakes up on another processor has that processor's group weighed anew, which may interrupt it.
-pub(crate) fn sessions_are_groups() -> bool {
-    fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").is_ok_and(|on| on.trim() == "1")
-}
-
 /// Processor, memory, kernel and load, as far as /proc tells. The benchmark's own load is about 1.5;
 /// more means that something else ran beside it.
 fn machine() -> String {
@@ -82,13 +76,12 @@ fn machine() -> String {
     };
     let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     format!(
-        "processor: {cpus} x {}\nmemory: {}\nkernel: {} {}\nsessions scheduled as groups: {}\n\
+        "processor: {cpus} x {}\nmemory: {}\nkernel: {} {}\n\
          load at the end (1, 5, 15 min): {}\n",
         field(&read("/proc/cpuinfo"), "model name"),
         field(&read("/proc/meminfo"), "MemTotal"),
         read("/proc/sys/kernel/osrelease").trim(),
         read("/proc/sys/kernel/version").trim(),
-        if sessions_are_groups() { "yes" } else { "no" },
         read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(", "),
     )
 }

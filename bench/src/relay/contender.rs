@@ -232,7 +232,7 @@ impl Running {
         };
         let said = fs::File::create(directory.path().join("said"))?;
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said);
-        die_with_parent(world.proxy.apply(&mut command));
+        die_with_parent(process::in_session_of_its_own(world.proxy.apply(&mut command)));
         let child = place.of_relay(|| command.spawn())?;
         let child = child.with_context(|| format!("cannot start {}", contender.name()))?;
         let mut running = Running { child, directory };

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::record;
 use contender::{Contender, Running};
 use load::Echo;
-use place::Place;
+use place::{Autogroup, Place};
 use tools::{Measured, Server, Service};
 use world::World;
 
@@ -186,12 +186,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         runs = record::kept::<Run>("relay")?;
         runs.retain(|run| !(figures.contains(&run.figure) && places.contains(&run.place)));
     }
-    if record::sessions_are_groups() {
-        eprintln!(
-            "the kernel schedules sessions as groups, which makes small messages waver; \
-             steadier with: sysctl -w kernel.sched_autogroup_enabled=0"
-        );
-    }
     let measurements =
         places.iter().flat_map(|place| figures.iter().map(move |figure| (*place, *figure)));
     // Memory is the same wherever the processors are.
@@ -273,6 +267,7 @@ fn measure(
     programs: &Programs,
     time: Duration,
 ) -> Result<Vec<f64>> {
+    let _autogroup = Autogroup::of(place)?;
     let world = World::build()?;
     let start = || Running::start(contender, &world, place, programs.of(contender));
     let to = contender.target();

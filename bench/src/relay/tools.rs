@@ -61,7 +61,7 @@ impl Server {
             }
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        die_with_parent(world.server.apply(&mut command));
+        die_with_parent(process::in_session_of_its_own(world.server.apply(&mut command)));
         let child = place.of_ends(|| command.spawn())?;
         let mut server = Server {
             child: child.with_context(|| format!("cannot start {service:?}"))?,
@@ -188,7 +188,7 @@ fn run(
         .arg(tool)
         .args(arguments)
         .stdin(Stdio::null());
-    die_with_parent(world.client.apply(&mut command));
+    die_with_parent(process::in_session_of_its_own(world.client.apply(&mut command)));
     let output =
         place.of_ends(|| command.output())?.with_context(|| format!("cannot run {tool}"))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -22,6 +22,18 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     }
 }
 
+/// Gives the child a session of its own, as a service manager or a terminal would.
+pub fn in_session_of_its_own(command: &mut Command) -> &mut Command {
+    // SAFETY: setsid is a bare system call, which may be made between fork and exec.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(|| match libc::setsid() {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        })
+    }
+}
+
 /// Has memory that is allocated from now on, in pieces of so many bytes or more, go back to the system as soon as it is
 /// free. glibc would keep it, unless it is at the end of a heap; other allocators are left as they are.
 pub fn give_back_from(bytes: usize) {
