@@ -155,7 +155,7 @@ pub(super) fn wrk(
     wrk_said(&run(world, place, "wrk", &arguments, time)?)
 }
 
-/// Requests by h2load, ten at a time on each connection.
+/// Requests by h2load, ten at a time on each connection, on which there are no more than nginx takes.
 pub(super) fn h2load(
     world: &World,
     place: Place,
@@ -163,10 +163,10 @@ pub(super) fn h2load(
     connections: usize,
     time: Duration,
 ) -> Result<Measured> {
-    let (url, length) = (format!("http://{to}/"), seconds(time).to_string());
+    let (url, requests) = (format!("http://{to}/"), (connections * 1_000).to_string());
     let count = connections.to_string();
     let arguments =
-        ["--clients", &count, "--max-concurrent-streams", "10", "--duration", &length, &url];
+        ["--clients", &count, "--max-concurrent-streams", "10", "--requests", &requests, &url];
     h2load_said(&run(world, place, "h2load", &arguments, time)?)
 }
 

@@ -8,6 +8,7 @@
 
 mod controls;
 mod error;
+mod feedback;
 mod ingress;
 mod kernel;
 mod object;
@@ -16,5 +17,6 @@ mod sharing;
 
 pub use controls::{Change, Controls, Held, Options, PREFIX, Removal, Status};
 pub use error::Error;
+pub use feedback::{feedback_in, goes_by_feedback, is_feedback};
 pub use kernel::Kernel;
 pub use object::{Algorithm, algorithms};

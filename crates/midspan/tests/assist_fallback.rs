@@ -3,19 +3,17 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::assist::{DAEMON, Files, Running, Station, certs, identity, wait_for};
+use common::assist::{DAEMON, Files, Running, Station, certs, download, identity, wait_for};
 use midspan_assist::agent::FeedbackMap;
 use midspan_assist::now;
 use midspan_ccload::{Algorithm, Controls, Error, Options};
 use midspan_emu::Backend;
-use midspan_lab::topology::{MEC_WIDE, SERVER, Topology, UE};
+use midspan_lab::topology::{MEC_WIDE, Topology, UE};
 use midspan_path::Traces;
 use midspan_scenario::Scenario;
 use midspan_scenario::record::Variant;
@@ -120,19 +118,6 @@ impl World {
         Running::start("agent", &config, Some(&self.topology.server))
     }
 
-    /// Lets the server send, until the answer is dropped.
-    fn traffic(&self) -> Traffic {
-        let listener = self.topology.server.run(|| TcpListener::bind((SERVER.v4, 5201)));
-        let listener = listener.unwrap().unwrap();
-        let ue = self.topology.ue.run(|| TcpStream::connect((SERVER.v4, 5201))).unwrap().unwrap();
-        let (server, _) = listener.accept().unwrap();
-        let (mut sends, mut reads) = (server.try_clone().unwrap(), ue.try_clone().unwrap());
-        let chunk = [7; 1 << 14];
-        thread::spawn(move || while sends.write_all(&chunk).is_ok() {});
-        thread::spawn(move || while reads.read(&mut [0; 1 << 14]).is_ok_and(|n| n > 0) {});
-        Traffic([server, ue])
-    }
-
     /// Bytes per second at which the server's connection is paced, and what the UE has acknowledged.
     fn sender(&self) -> (u64, u64) {
         let sockets = self.topology.server.run(tcp_sockets).unwrap().unwrap();
@@ -150,8 +135,7 @@ impl World {
 
     /// When the map's entry holds no longer.
     fn expiry(&self) -> Time {
-        let entry = self.map.read(UE.v4.into()).unwrap().expect("an entry");
-        Time::from_nanos(u64::from_ne_bytes(entry[..8].try_into().unwrap())) + TIMEOUT
+        self.map.read(UE.v4.into()).unwrap().expect("an entry").updated + TIMEOUT
     }
 
     /// The sender goes by its base control from one timeout after the last feedback on, and not
@@ -197,17 +181,6 @@ fn payload(bits: u64) -> u64 {
     bits / 8 * 1448 / 1500
 }
 
-/// A connection that is sent over.
-struct Traffic([TcpStream; 2]);
-
-impl Drop for Traffic {
-    fn drop(&mut self) {
-        for end in &self.0 {
-            let _ = end.shutdown(std::net::Shutdown::Both);
-        }
-    }
-}
-
 /// A sender goes by what the base station says, and by its base control one timeout after the last
 /// word, whoever fell silent.
 fn follows_and_falls_back(algorithm: &str) {
@@ -215,7 +188,7 @@ fn follows_and_falls_back(algorithm: &str) {
     let daemon = world.daemon();
     let agent = world.agent();
     world.station.tell(TOLD);
-    let _traffic = world.traffic();
+    let _traffic = download(&world.topology);
     world.comes_back("feedback");
     let slow = world.goodput();
     world.station.tell(2 * TOLD);

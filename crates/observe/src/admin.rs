@@ -142,6 +142,18 @@ pub struct Flow {
     pub client_leg: Option<LegStats>,
     /// The connection to the server.
     pub server_leg: Option<LegStats>,
+    /// What NetAssist has said, where a leg's congestion control goes by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assisted: Option<Assisted>,
+}
+
+/// What a leg has to go by whose congestion control goes by what the network says.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Assisted {
+    /// How long ago the latest that was said was measured, in seconds; none if nothing was.
+    pub age_s: Option<f64>,
+    /// Whether it still holds. If not, the control does as its base control.
+    pub holds: bool,
 }
 
 #[cfg(test)]
@@ -181,6 +193,7 @@ mod tests {
             buffered: 0,
             client_leg: Some(leg),
             server_leg: None,
+            assisted: Some(Assisted { age_s: Some(0.25), holds: true }),
         };
         let answer = Answer::Flows(Flows { open: 1, flows: vec![flow] });
         let text = serde_json::to_string(&answer).unwrap();

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use midspan_steer::{AccountsSource, FlowRecord, Verdict};
+use midspan_sys::clock::monotonic;
 use serde::Serialize;
 
 use crate::interception::is_probe;
@@ -159,10 +160,4 @@ fn keep_accounts(
             look = Instant::now() + LOOK.min(idle);
         }
     }
-}
-
-/// The clock that the records' times are by.
-fn monotonic() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_observe::subscriber;
+use midspan_sys::clock::monotonic;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::WORKERS;
@@ -163,6 +164,5 @@ impl Tally {
 
 /// What BPF programs read as the time.
 fn monotonic_ns() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    monotonic().as_nanos() as u64
 }

@@ -7,6 +7,7 @@
 
 pub mod changes;
 pub mod checksum;
+pub mod clock;
 pub mod conntrack;
 pub mod foreign;
 pub mod netlink;

@@ -5,9 +5,8 @@ use std::io;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use midspan_ccload::goes_by_feedback;
 use midspan_sys::sockdiag::{TcpSocket, tcp_sockets};
-
-use super::legs::ASSISTED;
 
 /// How long after it last moved something a flow still shares its link.
 const BUSY_MS: u32 = 1_000;
@@ -36,7 +35,7 @@ impl Flows {
             if ues.iter().any(|prefix| prefix.contains(&remote)) {
                 let sending = socket.info.unacked > 0 || socket.info.last_data_sent < BUSY_MS;
                 *flows.to.entry(remote).or_default() += u32::from(sending);
-                if ASSISTED.contains(&socket.congestion_control.as_str()) {
+                if goes_by_feedback(&socket.congestion_control) {
                     *flows.assisted.entry(remote).or_default() += 1;
                 }
             }

@@ -7,8 +7,6 @@ use std::net::IpAddr;
 use midspan_units::{Span, Time};
 use serde::Serialize;
 
-/// The congestion controls that go by feedback.
-pub(super) const ASSISTED: [&str; 2] = ["ms_natcp", "ms_nacubic"];
 /// How long legs may be without feedback before somebody is told.
 const SILENCE: Span = Span::from_secs(1);
 

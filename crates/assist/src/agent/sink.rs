@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use midspan_assist_proto::Entry;
 use midspan_cc::Feedback;
 use midspan_cc::feedback::{ENTRIES, KEY_SIZE, PIN, VALUE_SIZE, Value, key};
-use midspan_ccload::{Controls, PREFIX};
+use midspan_ccload::{Controls, PREFIX, feedback_in, is_feedback};
 use midspan_units::Span;
 
 /// Where an agent leaves what its host's senders are to go by.
@@ -61,19 +61,11 @@ impl FeedbackMap {
     /// When the folder is not of a BPF file system, the user may not, or what is pinned there is
     /// another map.
     pub fn of(controls: Controls) -> io::Result<FeedbackMap> {
-        let path = controls.feedback();
-        let other = |error: libbpf_rs::Error| in_path(&path, io::Error::other(error));
-        if !path.exists() {
+        if !controls.feedback().exists() {
             controls.make_folder().map_err(io::Error::other)?;
-            let mut map = create().map_err(other)?;
-            // Somebody else may have pinned theirs in between: theirs holds.
-            if let Err(error) = map.pin(&path)
-                && !path.exists()
-            {
-                return Err(other(error));
-            }
+            pin(&mut create().map_err(io::Error::other)?, &controls.feedback())?;
         }
-        let map = open(&path)?;
+        let map = controls.feedback_map()?;
         let mut found = FeedbackMap { controls: Some(controls), map, others: BTreeMap::new() };
         found.refresh();
         Ok(found)
@@ -101,18 +93,28 @@ impl FeedbackMap {
         std::iter::once(&self.map).chain(self.others.values())
     }
 
-    /// What holds for `ue`, as it lies in the map.
+    /// What the map has of `ue`.
     ///
     /// # Errors
     /// When the map cannot be read.
-    pub fn read(&self, ue: IpAddr) -> io::Result<Option<Vec<u8>>> {
-        self.map.lookup(&key(ue), MapFlags::ANY).map_err(io::Error::other)
+    pub fn read(&self, ue: IpAddr) -> io::Result<Option<Value>> {
+        feedback_in(&self.map, ue)
     }
 }
 
 impl AsFd for FeedbackMap {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
+    }
+}
+
+/// Unless somebody else has pinned theirs there in between: theirs holds.
+fn pin(map: &mut MapHandle, path: &Path) -> io::Result<()> {
+    match map.pin(path) {
+        Err(error) if !path.exists() => {
+            Err(io::Error::other(format!("{}: {error}", path.display())))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -148,8 +150,12 @@ impl Sink for FeedbackMap {
         let controls = self.controls.as_ref()?;
         let mut said = None;
         let path = controls.feedback();
-        if path.exists()
-            && let Ok(map) = open(&path)
+        if !path.exists() {
+            // Who comes next would make another, and not hear what is left in this one.
+            if controls.make_folder().is_ok() && pin(&mut self.map, &path).is_ok() {
+                said = Some(format!("the pin {} was gone: it is there again", path.display()));
+            }
+        } else if let Ok(map) = controls.feedback_map()
             && id(&map) != id(&self.map)
         {
             said = Some(format!("another map is pinned at {} now: it is used", path.display()));
@@ -163,7 +169,7 @@ impl Sink for FeedbackMap {
         for id in in_use {
             if let btree_map::Entry::Vacant(place) = self.others.entry(id)
                 && let Ok(map) = MapHandle::from_map_id(id)
-                && is_right(&map)
+                && is_feedback(&map)
             {
                 place.insert(map);
                 let pin = path.display();
@@ -176,27 +182,8 @@ impl Sink for FeedbackMap {
     }
 }
 
-/// The map that is pinned there.
-fn open(path: &Path) -> io::Result<MapHandle> {
-    let map = MapHandle::from_pinned_path(path)
-        .map_err(|error| in_path(path, io::Error::other(error)))?;
-    if !is_right(&map) {
-        return Err(in_path(path, io::Error::other("another map than the one for feedback")));
-    }
-    Ok(map)
-}
-
-fn is_right(map: &MapHandle) -> bool {
-    map.map_type() == MapType::LruHash
-        && (map.key_size(), map.value_size()) == (KEY_SIZE as u32, VALUE_SIZE as u32)
-}
-
 fn id(map: &MapHandle) -> Option<u32> {
     map.info().ok().map(|info| info.info.id)
-}
-
-fn in_path(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn value(entry: &Entry, timeout: Span) -> [u8; VALUE_SIZE] {
@@ -276,11 +263,17 @@ mod tests {
         };
         let second = FeedbackMap::pinned(&folder).unwrap();
         first.write(&entry(), Span::from_millis(175)).unwrap();
-        let read = second.read(entry().ue).unwrap();
-        assert_eq!(read.as_deref(), Some(&value(&entry(), Span::from_millis(175))[..]));
+        let read = second.read(entry().ue).unwrap().unwrap();
+        assert_eq!(read.to_bytes(), value(&entry(), Span::from_millis(175)));
         first.remove(entry().ue).unwrap();
         first.remove(entry().ue).unwrap();
         assert_eq!(second.read(entry().ue).unwrap(), None);
+        fs::remove_file(folder.join(PIN)).unwrap();
+        assert!(first.refresh().is_some_and(|said| said.contains("was gone")));
+        assert_eq!(first.refresh(), None);
+        let mut third = FeedbackMap::pinned(&folder).unwrap();
+        third.write(&entry(), Span::from_millis(175)).unwrap();
+        assert!(first.read(entry().ue).unwrap().is_some());
     }
 
     /// What a machine's programs do with the control, in whatever order.

@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
+use super::recording::recording;
 use super::{Format, Records, SourceClock, Splitter, SrsEnb};
 
 /// A bearer's mode, in which it is to work in the same way.
@@ -47,7 +48,9 @@ struct Start {
 
 /// What came of it.
 struct Outcome {
-    /// The least that was delivered in any second from 2 s after the beginning on, of the capacity.
+    /// What was delivered from 2 s after the beginning on, of the capacity.
+    goodput: f64,
+    /// The least of it in any second.
     least: f64,
     /// The same of the last second.
     last: f64,
@@ -60,10 +63,10 @@ struct Outcome {
 impl fmt::Debug for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let above_idle = [50, 95, 99].map(|percent| self.above_idle(percent));
-        let Outcome { least, last, fallback, .. } = self;
+        let Outcome { goodput, least, last, fallback, .. } = self;
         write!(
             f,
-            "least {least:.3}, last {last:.3}, ms above idle {above_idle:?}, fallback {fallback:.3}"
+            "goodput {goodput:.3}, least {least:.3}, last {last:.3}, ms above idle {above_idle:?}, fallback {fallback:.3}"
         )
     }
 }
@@ -87,9 +90,10 @@ const CELL: Cell = Cell {
     downlink_percent: 100,
 };
 const PACKET: u64 = 1_500;
-/// What the base station sends each millisecond, headers and all, and what of it is packets.
+/// What the base station sends each millisecond, headers and all.
 const SENT_A_MS: u64 = 2_260;
-const CARRIED_A_MS: u64 = SENT_A_MS / 100 * 95;
+/// A report is made so often.
+const REPORT_MS: u64 = 100;
 /// Between base station and UE, down and up together, with an idle cell.
 const RADIO_MS: u64 = 33;
 /// Until the UE has a packet that the base station has sent.
@@ -101,6 +105,31 @@ const QUEUE_MOST: u64 = 600_000;
 /// What the base station remembers of packets in acknowledged mode, and counts.
 const REMEMBERED: u64 = 340_000;
 const UE: &str = "10.45.0.2";
+
+/// What the radio does.
+struct Link {
+    /// For each report, over and over: what the base station sends each millisecond, headers and all,
+    /// and channel quality, as reported.
+    reports: Vec<(u64, f64)>,
+    /// As long a quarter is sent.
+    slow_ms: u64,
+    cell: Option<Cell>,
+}
+
+impl Link {
+    fn report(&self, ms: u64) -> (u64, f64) {
+        self.reports[(ms / REPORT_MS) as usize % self.reports.len()]
+    }
+
+    fn sent_a_ms(&self, ms: u64) -> u64 {
+        self.report(ms).0 / if ms < self.slow_ms { 4 } else { 1 }
+    }
+}
+
+/// What of it is packets.
+fn carried_of(sent: u64) -> u64 {
+    sent / 100 * 95
+}
 
 /// The base station, a millisecond at a time.
 struct BaseStation {
@@ -133,14 +162,14 @@ impl BaseStation {
     }
 
     /// Takes what arrived and sends; answers what reaches the UE of it.
-    fn step(&mut self, ms: u64, slowness: u64, arrived: u64) -> u64 {
+    fn step(&mut self, ms: u64, sent_a_ms: u64, arrived: u64) -> u64 {
         let taken = arrived.min(QUEUE_MOST - self.queue);
         self.queue += taken;
-        let most = CARRIED_A_MS / slowness;
+        let most = carried_of(sent_a_ms);
         let carried = self.queue.min(most);
         self.queue -= carried;
         // What is less than a block is padded.
-        self.sent += if carried == most { SENT_A_MS / slowness } else { carried * 107 / 100 };
+        self.sent += if carried == most { sent_a_ms } else { carried * 107 / 100 };
         match self.bearer {
             Bearer::Unacknowledged => self.total += carried,
             Bearer::Acknowledged { status_ms } => {
@@ -164,8 +193,8 @@ impl BaseStation {
         carried
     }
 
-    /// Each 100 ms a report; what is written out at once are whole buffers.
-    fn report(&mut self, ms: u64, Start { clump, cqi, .. }: Start) -> Vec<u8> {
+    /// What is written out at once are whole buffers.
+    fn report(&mut self, ms: u64, clump: usize, cqi: f64) -> Vec<u8> {
         let (rate, unacknowledged) = (self.sent * 8 * 10, self.unacknowledged);
         let (total, at) = (self.total, 1_795_455_000.0 + ms as f64 / 1e3);
         self.sent = 0;
@@ -235,7 +264,7 @@ impl Sender {
     }
 }
 
-fn run(start: Start, limits: Limits, timeout: Span) -> Outcome {
+fn run(start: Start, link: &Link, limits: Limits, timeout: Span) -> Outcome {
     let ue: IpAddr = UE.parse().unwrap();
     let estimator = EstimatorConfig {
         min_rtt: MinRttConfig { network: Span::from_millis(RADIO_MS), ..MinRttConfig::default() },
@@ -250,9 +279,9 @@ fn run(start: Start, limits: Limits, timeout: Span) -> Outcome {
     let mut inbox = Inbox::new(BasisKind::Causal, timeout, Rate::from_bps(10_000_000_000));
     inbox.register(1, ue);
     let mut board = Board::new(Target::default());
-    let mut format = SrsEnb::new(start.cell.then_some(CELL));
+    let mut format = SrsEnb::new(link.cell);
     let mut splitter = Splitter::new(Records::Objects);
-    let mut clock = SourceClock::new(Span::from_millis(100));
+    let mut clock = SourceClock::new(Span::from_millis(REPORT_MS));
     let mut station = BaseStation::new(start.bearer);
     let mut sender = Sender {
         window: start.window as f64,
@@ -265,14 +294,15 @@ fn run(start: Start, limits: Limits, timeout: Span) -> Outcome {
     let mut up: VecDeque<(u64, u64)> =
         VecDeque::from(vec![(0, 0); (WIDE_AREA_MS + RADIO_MS) as usize]);
     let mut feedback = VecDeque::new();
-    let mut outcome = Outcome { least: f64::MAX, last: 0.0, above_idle: Vec::new(), fallback: 0.0 };
-    let (mut second, mut in_fallback, mut sending) = (VecDeque::new(), 0u64, 0u64);
+    let (mut least, mut last, mut above_idle) = (f64::MAX, 0.0, Vec::new());
+    let (mut delivered, mut in_fallback, mut sending) = (Vec::new(), 0u64, 0u64);
     let epoch = Time::from_nanos(1_000_000_000_000);
-    let quick = start.begins + if start.slow { SLOW_MS } else { 0 };
-    for ms in 0..quick + 12_000 {
+    let measured = start.begins.max(link.slow_ms) + 2_000;
+    let end = measured + 10_000.max(link.reports.len() as u64 * REPORT_MS);
+    for ms in 0..end {
         let now = epoch + Span::from_millis(ms);
-        if ms > 0 && ms % 100 == 0 {
-            let text = station.report(ms, start);
+        if ms > 0 && ms % REPORT_MS == 0 {
+            let text = station.report(ms, start.clump, link.report(ms - 1).1);
             let mut batches = Vec::new();
             let take = |record: &[u8]| batches.extend(format.read(record).unwrap());
             splitter.feed(&text, take).unwrap();
@@ -305,30 +335,42 @@ fn run(start: Start, limits: Limits, timeout: Span) -> Outcome {
         }
         let arrived = down.pop_front().unwrap_or_default();
         let lost = (station.queue + arrived).saturating_sub(QUEUE_MOST);
-        let carried = station.step(ms, if ms < quick { 4 } else { 1 }, arrived);
+        let sent = link.sent_a_ms(ms);
+        let carried = station.step(ms, sent, arrived);
         up.push_back((carried, lost));
         let (acknowledged, lost) = up.pop_front().unwrap_or_default();
         sender.acknowledged(acknowledged, now, timeout);
         sender.lost(lost);
-        if ms >= quick + 2_000 {
-            outcome.above_idle.push(station.queue / CARRIED_A_MS);
-            second.push_back(carried);
-            if second.len() == 1_000 {
-                let sum: u64 = second.iter().sum();
-                outcome.last = sum as f64 / (CARRIED_A_MS * 1_000) as f64;
-                outcome.least = outcome.least.min(outcome.last);
-                second.pop_front();
-            }
+        if ms >= measured {
+            above_idle.push(station.queue / carried_of(sent));
+            delivered.push((carried, carried_of(sent)));
         }
     }
-    outcome.above_idle.sort_unstable();
-    outcome.fallback = in_fallback as f64 / sending as f64;
-    outcome
+    let share = |part: &[(u64, u64)]| {
+        let (carried, most) = part.iter().fold((0, 0), |sum, ms| (sum.0 + ms.0, sum.1 + ms.1));
+        carried as f64 / most as f64
+    };
+    for second in delivered.windows(1_000) {
+        last = share(second);
+        least = least.min(last);
+    }
+    above_idle.sort_unstable();
+    let fallback = in_fallback as f64 / sending as f64;
+    Outcome { goodput: share(&delivered), least, last, above_idle, fallback }
 }
 
 /// With the settings that a daemon and an agent have by themselves.
 fn usual(start: Start) -> Outcome {
-    run(start, Limits::default(), crate::config::timeout(Span::from_millis(50)))
+    let link = Link {
+        reports: vec![(SENT_A_MS, start.cqi)],
+        slow_ms: if start.slow { start.begins + SLOW_MS } else { 0 },
+        cell: start.cell.then_some(CELL),
+    };
+    over(start, &link)
+}
+
+fn over(start: Start, link: &Link) -> Outcome {
+    run(start, link, Limits::default(), crate::config::timeout(Span::from_millis(50)))
 }
 
 fn bearer() -> impl Strategy<Value = Bearer> {
@@ -363,6 +405,8 @@ proptest! {
     #[test]
     fn the_link_is_used_and_its_queue_is_short(start in start()) {
         let outcome = usual(start);
+        // No congestion control has more than all of it.
+        prop_assert!(outcome.goodput > 0.92, "{outcome:?}");
         prop_assert!(outcome.least > 0.9, "{outcome:?}");
         prop_assert!(outcome.above_idle(50) <= 15, "{outcome:?}");
         prop_assert!(outcome.mean() <= 15.0, "{outcome:?}");
@@ -404,5 +448,45 @@ fn what_slow_start_shows_is_not_held_for_long() {
         let start = start(status_ms, begins, window, clump);
         let outcome = usual(start);
         assert!(outcome.least > 0.9, "{start:?}: {outcome:?}");
+    }
+}
+
+/// What a recorded base station served while it was filled, report by report: a second at least, and
+/// no less than half of the most.
+fn recorded(name: &str, cell: Cell) -> Option<Link> {
+    let text = recording(name)?;
+    let ue = "/cell_list/0/cell_container/ue_list/0/ue_container";
+    let served: Vec<(u64, f64)> = serde_json::Deserializer::from_slice(&text)
+        .into_iter::<serde_json::Value>()
+        .map(|record| {
+            let record = record.unwrap();
+            let field = |name| record.pointer(&format!("{ue}/{name}")).and_then(|n| n.as_f64());
+            let bytes_a_ms = field("dl_bitrate").unwrap_or_default() / 8e3;
+            (bytes_a_ms as u64, field("dl_cqi").unwrap_or_default())
+        })
+        .collect();
+    let most = served.iter().map(|report| report.0).max().unwrap();
+    let filled = served.split(|report| report.0 < most / 2).filter(|stretch| stretch.len() > 12);
+    // At its ends it was filled for a part of the time.
+    let reports: Vec<_> =
+        filled.flat_map(|stretch| &stretch[1..stretch.len() - 1]).copied().collect();
+    assert!(reports.len() > 50, "{}", reports.len());
+    Some(Link { reports, slow_ms: 0, cell: Some(cell) })
+}
+
+/// The link of the recording, with its own kind of bearer, in reports that come at once and in clumps.
+#[test]
+fn a_recorded_link_is_used_and_its_queue_is_short() {
+    let Some(link) = recorded("rlc-am", CELL) else { return };
+    let bearer = Bearer::Acknowledged { status_ms: 50 };
+    for (clump, begins, window) in [(1, 450, 10), (4_096, 1_930, 10), (4_096, 710, 200)] {
+        let start = Start { bearer, cell: true, cqi: 0.0, begins, window, clump, slow: false };
+        let outcome = over(start, &link);
+        let told = format!("{} reports, {start:?}: {outcome:?}", link.reports.len());
+        println!("{told}");
+        assert!(outcome.goodput > 0.92, "{told}");
+        assert!(outcome.above_idle(50) <= 15, "{told}");
+        assert!(outcome.mean() <= 15.0, "{told}");
+        assert!(outcome.fallback <= 0.02, "{told}");
     }
 }

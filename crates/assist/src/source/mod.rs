@@ -9,6 +9,8 @@ mod config;
 mod feed;
 mod http;
 mod record;
+#[cfg(test)]
+mod recording;
 mod rni;
 mod split;
 mod srsenb;

@@ -184,6 +184,7 @@ impl Format for SrsEnb {
 
 #[cfg(test)]
 mod tests {
+    use crate::source::recording::recording;
     use midspan_assist_proto::estimate::Technology;
 
     use super::*;
@@ -241,20 +242,6 @@ mod tests {
             [{"ue_container":{"ue_rnti":70,"dl_cqi":99.0,"dl_bitrate":-5.0,"dl_bler":null}}]}}]}"#;
         let batch = format.read(odd).unwrap().unwrap();
         assert_eq!(batch.samples[0].downlink, LinkReading::default());
-    }
-
-    /// A recording outside the project; None, and a word about it, where it is not there.
-    fn recording(name: &str) -> Option<Vec<u8>> {
-        let recordings = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/samples");
-        let path = format!("{recordings}/srsenb-metrics-{name}.jsonl.gz");
-        let Ok(compressed) = std::fs::read(&path) else {
-            eprintln!("skipped: {path} is not there");
-            return None;
-        };
-        let mut text = Vec::new();
-        let mut reader = flate2::read::MultiGzDecoder::new(&compressed[..]);
-        std::io::Read::read_to_end(&mut reader, &mut text).unwrap();
-        Some(text)
     }
 
     /// The recording of a real base station: one UE over a software radio link of 10 MHz.

@@ -1,7 +1,8 @@
 //! NetAssist's processes, their certificates and settings.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use midspan_lab::topology::{self, Topology};
 use midspan_sys::netns::Netns;
 use midspan_sys::process::die_with_parent;
 use serde_json::Value;
@@ -109,6 +111,11 @@ impl Running {
         Running(die_with_parent(&mut program).spawn().unwrap())
     }
 
+    /// Any of the program's commands.
+    pub(crate) fn of(command: &mut Command) -> Running {
+        Running(die_with_parent(command).spawn().unwrap())
+    }
+
     /// Ends it without a farewell.
     pub(crate) fn kill(mut self) {
         let _ = self.0.kill();
@@ -162,6 +169,30 @@ impl Drop for Station {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
     }
+}
+
+/// A connection over which a server sends.
+pub(crate) struct Download([TcpStream; 2]);
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        for end in &self.0 {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Lets the server send to the UE as fast as it may, until the answer is dropped.
+pub(crate) fn download(topology: &Topology) -> Download {
+    let at = (topology::SERVER.v4, 5201);
+    let listener = topology.server.run(|| TcpListener::bind(at)).unwrap().unwrap();
+    let ue = topology.ue.run(|| TcpStream::connect(at)).unwrap().unwrap();
+    let (server, _) = listener.accept().unwrap();
+    let (mut sends, mut reads) = (server.try_clone().unwrap(), ue.try_clone().unwrap());
+    let chunk = [7; 1 << 14];
+    thread::spawn(move || while sends.write_all(&chunk).is_ok() {});
+    thread::spawn(move || while reads.read(&mut [0; 1 << 14]).is_ok_and(|n| n > 0) {});
+    Download([server, ue])
 }
 
 /// Waits for something that other processes do, as long as a busy machine may take.

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 use midspan_observe::{Direction, Entry, LegStats, Naming, Path, Split};
 use midspan_split::{Cause, Leg, PerLeg};
 use midspan_steer::{Course, FlowRecord};
+use midspan_sys::clock::monotonic;
 use tokio::sync::oneshot;
 
 use self::admin::AdminSocket;
@@ -279,9 +280,7 @@ pub(crate) struct Epoch {
 
 impl Epoch {
     pub(crate) fn now() -> Epoch {
-        let monotonic = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let monotonic = Duration::new(monotonic.tv_sec as u64, monotonic.tv_nsec as u32);
-        Epoch { instant: Instant::now(), wall: SystemTime::now(), monotonic }
+        Epoch { instant: Instant::now(), wall: SystemTime::now(), monotonic: monotonic() }
     }
 
     /// The wall clock's time of a time of that clock, which may be before the relay's start.

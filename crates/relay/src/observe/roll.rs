@@ -1,10 +1,15 @@
 //! The open flows of all workers, as one who asks again and again sees them.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Instant;
 
-use midspan_observe::admin::{Flow, Flows, MOST_FLOWS, Order};
+use midspan_ccload::{Controls, feedback_in, goes_by_feedback};
+use midspan_observe::LegStats;
+use midspan_observe::admin::{Assisted, Flow, Flows, MOST_FLOWS, Order};
 use midspan_split::PerLeg;
+use midspan_sys::clock::monotonic;
+use midspan_units::{Span, Time};
 use tokio::sync::oneshot;
 
 use super::asked::{Ask, Brief};
@@ -35,14 +40,14 @@ impl Roll {
             all.extend(answer.await.map_err(|_| Gone)?.into_iter().map(|brief| (worker, brief)));
         }
         let mut seen = HashMap::with_capacity(all.len());
-        let mut flows: Vec<(Key, Flow)> = Vec::with_capacity(all.len());
+        let mut flows: Vec<(Brief, Flow)> = Vec::with_capacity(all.len());
         for (worker, brief) in all {
             let place = (worker, brief.key);
             let rates = rates(&brief, self.seen.get(&place));
             let up = brief.totals.client.received;
             let down = brief.totals.server.received;
             seen.insert(place, (up, down, brief.seen));
-            flows.push((brief.key, described(monitor, worker, &brief, rates)));
+            flows.push((brief, described(monitor, worker, &brief, rates)));
         }
         self.seen = seen;
         let open = flows.len();
@@ -51,14 +56,44 @@ impl Roll {
         for worker in 0..workers {
             let mut own: Vec<_> =
                 flows.iter_mut().filter(|(_, flow)| flow.worker == worker).collect();
-            let keys = own.iter().map(|(key, _)| *key).collect();
+            let keys = own.iter().map(|(brief, _)| brief.key).collect();
             let legs =
                 ask(monitor, worker, |reply| Ask::Detail(keys, reply)).await.map_err(|_| Gone)?;
             for ((_, flow), PerLeg { client, server }) in own.iter_mut().zip(legs) {
                 (flow.client_leg, flow.server_leg) = (client, server);
             }
         }
+        say_what_assists(&mut flows);
         Ok(Flows { open, flows: flows.into_iter().map(|(_, flow)| flow).collect() })
+    }
+}
+
+/// What NetAssist has said, for each flow of which a leg goes by it. Where its map cannot be read, nothing is known.
+fn say_what_assists(flows: &mut [(Brief, Flow)]) {
+    let assists = |leg: &Option<LegStats>| {
+        leg.as_ref().is_some_and(|leg| goes_by_feedback(leg.congestion_control.as_str()))
+    };
+    let ue = |brief: &Brief, flow: &Flow| -> Option<IpAddr> {
+        match (assists(&flow.client_leg), assists(&flow.server_leg)) {
+            (true, _) => Some(brief.story.client.ip()),
+            (_, true) => Some(brief.story.server.ip()),
+            _ => None,
+        }
+    };
+    if !flows.iter().any(|(brief, flow)| ue(brief, flow).is_some()) {
+        return;
+    }
+    let map = Controls::default().feedback_map();
+    let map = map.inspect_err(|error| tracing::debug!(%error, "feedback cannot be looked at")).ok();
+    let now = Time::ZERO + Span::from(monotonic());
+    for (brief, flow) in flows {
+        if let Some(ue) = ue(brief, flow) {
+            let said = map.as_ref().and_then(|map| feedback_in(map, ue.to_canonical()).ok()?);
+            flow.assisted = Some(Assisted {
+                age_s: said.map(|said| now.since(said.updated).as_secs_f64()),
+                holds: said.is_some_and(|said| said.at(now).is_some()),
+            });
+        }
     }
 }
 
@@ -104,6 +139,7 @@ fn described(
             + (server.received - client.sent.min(server.received)),
         client_leg: None,
         server_leg: None,
+        assisted: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use midspan_observe::LegStats;
-use midspan_observe::admin::{Counters, Flow, Flows, Status};
+use midspan_observe::admin::{Assisted, Counters, Flow, Flows, Status};
 
 use super::super::admin::{HEADINGS, millis, row};
 use super::super::units::{age, bytes, rate};
@@ -51,7 +51,9 @@ impl Frame {
             leg_text(&legs)
         };
         let status = &now.status;
-        let facts = vec![
+        let assisted: Vec<Assisted> =
+            now.flows.flows.iter().filter_map(|flow| flow.assisted).collect();
+        let mut facts = vec![
             (
                 "traffic",
                 format!(
@@ -76,6 +78,7 @@ impl Frame {
             ("client leg", legs(|flow| &flow.client_leg)),
             ("server leg", legs(|flow| &flow.server_leg)),
         ];
+        facts.extend(feedback(&assisted).map(|text| ("feedback", text)));
         Frame {
             title: format!(
                 "midspan {} (process {}), {}, steered by {}, up {}",
@@ -85,7 +88,7 @@ impl Frame {
                 status.steered_by,
                 age(status.uptime_s)
             ),
-            warning: warning(status),
+            warning: warning(status, &assisted),
             facts,
             verdicts: verdicts(before, now, seconds),
             flows: now.flows.flows.iter().map(row).collect(),
@@ -94,9 +97,33 @@ impl Frame {
     }
 }
 
-fn warning(status: &Status) -> String {
+fn warning(status: &Status, assisted: &[Assisted]) -> String {
     let late = status.heartbeat_age_s.iter().filter(|&&age| age > 2.5).count();
-    if late == 0 { String::new() } else { format!("{late} workers have not been heard of lately") }
+    let without = assisted.iter().filter(|assisted| !assisted.holds).count();
+    let mut warnings = Vec::new();
+    if late > 0 {
+        warnings.push(format!("{late} workers have not been heard of lately"));
+    }
+    if without > 0 {
+        warnings
+            .push(format!("{without} legs that go by feedback have none: `midspan assist top`"));
+    }
+    warnings.join("; ")
+}
+
+/// For how many of the legs that go by feedback there is some, and how old it is.
+fn feedback(assisted: &[Assisted]) -> Option<String> {
+    let holds = assisted.iter().filter(|assisted| assisted.holds).count();
+    let mut ages: Vec<f64> = assisted.iter().filter_map(|assisted| assisted.age_s).collect();
+    ages.sort_by(f64::total_cmp);
+    let ages = match (ages.get(ages.len() / 2), ages.last()) {
+        (Some(&median), Some(&most)) => {
+            let (median, most) = (millis(median * 1e3), millis(most * 1e3));
+            format!("; {median} old in the middle, {most} at most")
+        }
+        _ => String::new(),
+    };
+    (!assisted.is_empty()).then(|| format!("holds for {holds} of {} legs{ages}", assisted.len()))
 }
 
 /// Median and most of the round-trip times, and what was sent again, of the flows that are listed.
@@ -160,6 +187,7 @@ mod tests {
             buffered: 0,
             client_leg: Some(leg(1000 * number, 10)),
             server_leg: None,
+            assisted: (number > 1).then_some(Assisted { age_s: Some(0.04), holds: number == 2 }),
         };
         Sample {
             at,
@@ -197,8 +225,13 @@ mod tests {
             "RTT 2.00 ms in the middle, 3.00 ms at most; 1.00 % of bytes sent again"
         );
         assert_eq!(fact("server leg"), "no RTT measured");
+        assert_eq!(
+            fact("feedback"),
+            "holds for 1 of 2 legs; 40.0 ms old in the middle, 40.0 ms at most"
+        );
         assert_eq!(frame.verdicts, [("split".to_owned(), "2.0/s, 9".to_owned())]);
         assert_eq!(frame.flows[0][3], "1.0 Mbit");
         assert!(frame.warning.contains("1 workers"), "{}", frame.warning);
+        assert!(frame.warning.contains("1 legs"), "{}", frame.warning);
     }
 }
