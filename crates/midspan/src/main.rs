@@ -2,7 +2,8 @@
 
 mod command;
 
-use std::process::ExitCode;
+use std::panic;
+use std::process::{self, ExitCode};
 
 use clap::{Parser, Subcommand};
 
@@ -37,7 +38,24 @@ enum Command {
     Doctor,
 }
 
+/// Who reads what is printed may have seen enough (`| head`): that ends the program, as it does any other, and is no
+/// fault to be told. SIGPIPE itself stays ignored, for the sockets of relay and lab.
+fn end_with_the_reader() {
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let said = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if said.starts_with("failed printing to stdout") && said.contains("Broken pipe") {
+            process::exit(128 + SIGPIPE);
+        }
+        usual(panic);
+    }));
+}
+
+/// The number of the signal.
+const SIGPIPE: i32 = 13;
+
 fn main() -> ExitCode {
+    end_with_the_reader();
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Relay(arguments) => relay::run(arguments),

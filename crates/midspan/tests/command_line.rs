@@ -468,6 +468,16 @@ fn doctor_says_what_is_there() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_fault() {
+    let mut program = common::midspan();
+    let mut program =
+        program.arg("doctor").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(program.stdout.take());
+    let output = program.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output).as_str()), (Some(128 + 13), ""));
+}
+
+#[test]
 fn every_scenario_of_the_repository_is_right() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let mut files = Vec::new();
