@@ -70,6 +70,9 @@ pub struct Known {
 /// rate that came with more backlog shows that the backlog was in flight. Bursts of slow start look
 /// like a backlog: until more was told once and not carried, more is sought without rest.
 ///
+/// On one in unacknowledged mode nothing of it is known. There what is served steadily, and is much of
+/// what was told, is held: with a little less told, what waits unseen goes.
+///
 /// Before the link has been seen filled nothing is known, unless its channel's quality is: a sender
 /// that is told nothing goes as its base control does and fills it.
 #[derive(Debug, Clone)]
@@ -78,6 +81,9 @@ pub struct Capacity {
     /// In 1/1000 bit.
     per_block: Option<u64>,
     flight: Flight,
+    plateau: Plateau,
+    /// What was last told.
+    told: Rate,
     held: Option<Held>,
 }
 
@@ -88,8 +94,8 @@ struct Held {
     /// When the sender last used it.
     since: Time,
     phase: Phase,
-    /// By a bearer in acknowledged mode.
-    acknowledged: bool,
+    /// What waits is not seen, or not apart from what is in flight.
+    unseen: bool,
     /// More was told since it was found, and not carried.
     sought: bool,
 }
@@ -147,11 +153,24 @@ const LESS: u64 = 8;
 impl Capacity {
     /// Nothing is known yet.
     pub fn new(config: CapacityConfig) -> Capacity {
-        Capacity { config, per_block: None, flight: Flight::new(config.flight), held: None }
+        Capacity {
+            config,
+            per_block: None,
+            flight: Flight::new(config.flight),
+            plateau: Plateau::default(),
+            told: Rate::from_bps(0),
+            held: None,
+        }
     }
 
     /// What is known from `at` on, when a window of length `window` was reported.
     pub fn observe(&mut self, at: Time, window: Span, link: &LinkReading) -> Option<Known> {
+        let known = self.read(at, window, link);
+        self.told = known.map_or(Rate::from_bps(0), |known| known.rate);
+        known
+    }
+
+    fn read(&mut self, at: Time, window: Span, link: &LinkReading) -> Option<Known> {
         let waits = link.backlog.is_some_and(|backlog| backlog >= self.config.backlog);
         let known = |rate, evidence| Some(Known { rate, evidence });
         let measured = if let Some(told) = link.capacity {
@@ -215,7 +234,7 @@ impl Capacity {
             rate: served,
             since: at,
             phase: drains,
-            acknowledged: true,
+            unseen: true,
             sought: false,
         });
         held.since = at;
@@ -252,12 +271,25 @@ impl Capacity {
             && self.flight.served().is_some()
             && ceiling.is_some_and(|ceiling| ceiling < served)
         {
-            self.held = Some(Held { acknowledged: true, ..Held::seen(served, at) });
+            self.held = Some(Held { unseen: true, ..Held::seen(served, at) });
+        }
+        let unseen = self.flight.bytes() == 0;
+        let lower = |held: Held| {
+            unseen && held.is_settled(at) && served.as_bps() < held.rate.as_bps() / 16 * 15
+        };
+        if let Some(waits) = self.plateau.note(at, served, self.told)
+            && self.held.is_none_or(lower)
+        {
+            let phase = Phase::Drains { since: at, length: (waits * LESS).min(PULSE * 2) };
+            self.held = Some(Held { phase, unseen: true, ..Held::seen(served, at) });
         }
         let Some(held) = &mut self.held else {
             return ceiling.map(|ceiling| ceiling.max(served));
         };
-        if let Phase::Drains { since, length } = &mut held.phase {
+        // What waits is gone, where that can be seen.
+        if self.flight.bytes() > 0
+            && let Phase::Drains { since, length } = &mut held.phase
+        {
             *length = at.since(*since).min(*length);
         }
         if held.is_used(served) {
@@ -285,7 +317,7 @@ impl Capacity {
 
 impl Held {
     fn seen(rate: Rate, at: Time) -> Held {
-        Held { rate, since: at, phase: Phase::Rests(at), acknowledged: false, sought: false }
+        Held { rate, since: at, phase: Phase::Rests(at), unseen: false, sought: false }
     }
 
     fn is_used(&self, served: Rate) -> bool {
@@ -337,7 +369,7 @@ impl Held {
                 more.min(ceiling.unwrap_or(more)).max(served)
             }
             Phase::Seeks { since, step: Step::FIRST }
-                if self.acknowledged && at.since(since) < PULSE * 2 =>
+                if self.unseen && at.since(since) < PULSE * 2 =>
             {
                 less
             }
@@ -346,9 +378,47 @@ impl Held {
                 let rate = self.rate.max(served);
                 let rate = rate.min(ceiling.unwrap_or(rate));
                 let spared = Rate::from_bps(rate.as_bps() - rate.as_bps() / SPARE);
-                if self.acknowledged { spared } else { rate.max(served) }
+                if self.unseen { spared } else { rate.max(served) }
             }
         }
+    }
+}
+
+/// Where nothing is known of what waits: what is served has been the same for a while, and much of what was told. Then it
+/// is what the link carries, or what the sender has; which of them it is shows when more is told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Plateau {
+    begun: Option<Begun>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    at: Time,
+    least: Rate,
+    most: Rate,
+}
+
+impl Plateau {
+    /// How long what was told too much takes to be carried off, if there is a plateau.
+    fn note(&mut self, at: Time, served: Rate, told: Rate) -> Option<Span> {
+        if told == Rate::from_bps(0) || served.as_bps() < told.as_bps() / 2 {
+            self.begun = None;
+            return None;
+        }
+        let begun = self.begun.get_or_insert(Begun { at, least: served, most: served });
+        (begun.least, begun.most) = (begun.least.min(served), begun.most.max(served));
+        if begun.least.as_bps() < begun.most.as_bps() / 8 * 7 {
+            *begun = Begun { at, least: served, most: served };
+        }
+        let length = at.since(begun.at);
+        if length < EFFECT {
+            return None;
+        }
+        self.begun = None;
+        let excess = told.as_bps().saturating_sub(served.as_bps());
+        Some(
+            served.time_for(Rate::from_bps(excess).bytes_in(length).as_bytes()).min(LONGEST_FLIGHT),
+        )
     }
 }
 
@@ -567,6 +637,43 @@ mod tests {
             known = link.observe(acknowledging(1.6, bytes));
         }
         assert_eq!(known.unwrap().evidence, Evidence::Backlogged);
+    }
+
+    /// In unacknowledged mode, with a table that says 20 Mbit/s: 15 of them are carried, or bursts are.
+    #[test]
+    fn what_is_served_steadily_is_held_where_nothing_is_seen_to_wait() {
+        let unacknowledged = Some(ByteSize::from_bytes(0));
+        let ceiling = Some(mbps(20.0));
+        let reading = |rate| LinkReading {
+            served: Some(mbps(rate)),
+            unacknowledged,
+            ceiling,
+            ..LinkReading::default()
+        };
+        let mut link = Link::new();
+        for _ in 0..10 {
+            assert_eq!(link.observe(reading(15.0)).unwrap().rate, mbps(20.0));
+        }
+        let mut told = Vec::new();
+        told.extend((0..60).map(|_| link.observe(reading(15.0)).unwrap().rate));
+        // Less until what was told too much is gone, and then a little less.
+        assert!(told.contains(&mbps(15.0 * 7.0 / 8.0)), "{told:?}");
+        assert_eq!(told.last(), Some(&mbps(15.0 * 31.0 / 32.0)));
+        // It gets worse.
+        for _ in 0..60 {
+            link.observe(reading(10.0));
+        }
+        assert!(link.observe(reading(10.0)).unwrap().rate < mbps(10.0));
+        // And better: who is told carries it.
+        let mut told = mbps(10.0);
+        for _ in 0..200 {
+            told = link.observe(reading(told.as_mbps().min(19.0))).unwrap().rate;
+        }
+        assert!(told > mbps(17.0), "{told}");
+        let mut link = Link::new();
+        for rate in [15.0, 2.0, 0.0, 19.0].repeat(20) {
+            assert_eq!(link.observe(reading(rate)).unwrap().rate, mbps(20.0));
+        }
     }
 
     #[test]

@@ -32,8 +32,8 @@ enum Bearer {
 #[derive(Debug, Clone, Copy)]
 struct Start {
     bearer: Bearer,
-    /// Whether the cell's width is known to the daemon, and channel quality bounds.
-    cell: bool,
+    /// Resource blocks of the cell, if the daemon is told of it, so that channel quality bounds; the cell has 25.
+    blocks: Option<u32>,
     /// Channel quality, as reported.
     cqi: f64,
     /// When the transfer begins, in ms after the first report.
@@ -45,6 +45,16 @@ struct Start {
     /// In its first seconds the link carries a quarter, and channel quality does not show it.
     slow: bool,
 }
+
+const USUAL: Start = Start {
+    bearer: Bearer::Unacknowledged,
+    blocks: None,
+    cqi: 15.0,
+    begins: 1_000,
+    window: 10,
+    clump: 1,
+    slow: false,
+};
 
 /// What came of it.
 struct Outcome {
@@ -364,7 +374,7 @@ fn usual(start: Start) -> Outcome {
     let link = Link {
         reports: vec![(SENT_A_MS, start.cqi)],
         slow_ms: if start.slow { start.begins + SLOW_MS } else { 0 },
-        cell: start.cell.then_some(CELL),
+        cell: start.blocks.map(|blocks| Cell { blocks, ..CELL }),
     };
     over(start, &link)
 }
@@ -383,17 +393,16 @@ fn bearer() -> impl Strategy<Value = Bearer> {
 prop_compose! {
     fn start()(
         bearer in bearer(),
-        cell: bool,
-        // The table says more than the link carries, which only acknowledgements can show.
-        optimism in 0.0f64..1.3,
+        // With 26 and more the table says more than the link carries.
+        blocks in prop::option::of(25u32..28),
+        cqi in 14.4f64..15.0,
         begins in 200u64..2_500,
         window in 2u64..300,
         clump in prop_oneof![Just(1usize), Just(4_096)],
     ) -> Start {
-        let acknowledged = bearer != Bearer::Unacknowledged;
-        let cqi = 13.7 + if acknowledged { optimism } else { 0.0 };
         // In unacknowledged mode the report tells of nothing else that could be capacity.
-        Start { bearer, cell: cell || !acknowledged, cqi, begins, window, clump, slow: false }
+        let blocks = blocks.or((bearer == Bearer::Unacknowledged).then_some(CELL.blocks));
+        Start { bearer, blocks, cqi, begins, window, clump, slow: false }
     }
 }
 
@@ -429,12 +438,10 @@ proptest! {
 fn what_slow_start_shows_is_not_held_for_long() {
     let start = |status_ms, begins, window, clump| Start {
         bearer: Bearer::Acknowledged { status_ms },
-        cell: false,
-        cqi: 13.7,
         begins,
         window,
         clump,
-        slow: false,
+        ..USUAL
     };
     for (status_ms, begins, window, clump) in [
         (68, 1_318, 2, 1),
@@ -474,19 +481,23 @@ fn recorded(name: &str, cell: Cell) -> Option<Link> {
     Some(Link { reports, slow_ms: 0, cell: Some(cell) })
 }
 
-/// The link of the recording, with its own kind of bearer, in reports that come at once and in clumps.
+/// The link of each recording, with its own kind of bearer, in reports that come at once and in clumps.
 #[test]
-fn a_recorded_link_is_used_and_its_queue_is_short() {
-    let Some(link) = recorded("rlc-am", CELL) else { return };
-    let bearer = Bearer::Acknowledged { status_ms: 50 };
-    for (clump, begins, window) in [(1, 450, 10), (4_096, 1_930, 10), (4_096, 710, 200)] {
-        let start = Start { bearer, cell: true, cqi: 0.0, begins, window, clump, slow: false };
-        let outcome = over(start, &link);
-        let told = format!("{} reports, {start:?}: {outcome:?}", link.reports.len());
-        println!("{told}");
-        assert!(outcome.goodput > 0.92, "{told}");
-        assert!(outcome.above_idle(50) <= 15, "{told}");
-        assert!(outcome.mean() <= 15.0, "{told}");
-        assert!(outcome.fallback <= 0.02, "{told}");
+fn recorded_links_are_used_and_their_queue_is_short() {
+    let acknowledged = Bearer::Acknowledged { status_ms: 50 };
+    for (name, blocks, bearer) in
+        [("rlc-am", 25, acknowledged), ("clean", 50, Bearer::Unacknowledged)]
+    {
+        let Some(link) = recorded(name, Cell { blocks, ..CELL }) else { continue };
+        for (clump, begins, window) in [(1, 450, 10), (4_096, 1_930, 10), (4_096, 710, 200)] {
+            let start = Start { bearer, begins, window, clump, ..USUAL };
+            let outcome = over(start, &link);
+            let told = format!("{name}, {} reports, {start:?}: {outcome:?}", link.reports.len());
+            println!("{told}");
+            assert!(outcome.goodput > 0.92, "{told}");
+            assert!(outcome.above_idle(50) <= 15, "{told}");
+            assert!(outcome.mean() <= 15.0, "{told}");
+            assert!(outcome.fallback <= 0.02, "{told}");
+        }
     }
 }
