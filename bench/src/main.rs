@@ -4,6 +4,8 @@ mod assist;
 mod chain;
 mod emu;
 mod flow;
+mod pages;
+mod program;
 mod record;
 mod relay;
 mod sim;
@@ -24,6 +26,8 @@ enum Benchmark {
     Assist(assist::Options),
     /// Rate and lateness of the emulated link: one bulk TCP flow at 1 and 50 ms round trip.
     Emu(emu::Options),
+    /// Web pages in a browser over an emulated cellular access, by the relay's handshake.
+    Pages(pages::Options),
     /// Midspan's relay against HAProxy and nginx: bulk, connections, messages, memory.
     Relay(relay::Options),
     /// The simulator: simulated seconds and events per second, and memory.
@@ -34,6 +38,7 @@ fn main() -> Result<()> {
     match Arguments::parse().benchmark {
         Benchmark::Assist(options) => assist::run(&options),
         Benchmark::Emu(options) => emu::run(&options),
+        Benchmark::Pages(options) => pages::run(&options),
         Benchmark::Relay(options) => relay::run(&options),
         Benchmark::Sim(options) => sim::run(&options),
     }

@@ -9,7 +9,6 @@ mod tools;
 mod world;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -19,7 +18,7 @@ use midspan_units::Span;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::record;
+use crate::{program, record};
 use contender::{Contender, Running};
 use load::Echo;
 use place::{Autogroup, Place};
@@ -159,7 +158,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let hard = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })?;
-    let midspan = build()?;
+    let midspan = program::build()?;
     let figures = if options.figures.is_empty() { &Figure::ALL[..] } else { &options.figures };
     let programs = Programs { own: midspan, baseline: options.baseline.clone() };
     let wanted = if options.contenders.is_empty() { Contender::all() } else { &options.contenders };
@@ -246,18 +245,6 @@ impl Programs {
     fn of(&self, contender: Contender) -> &Path {
         self.baseline.as_ref().filter(|_| contender.is_baseline()).unwrap_or(&self.own)
     }
-}
-
-/// Midspan's own program, built beside this one.
-fn build() -> Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let directory = own.parent().context("this program stands nowhere")?;
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["build", "--release", "--locked", "--quiet", "--package", "midspan"]);
-    if !cargo.status().context("cannot run cargo")?.success() {
-        bail!("midspan could not be built");
-    }
-    Ok(directory.join("midspan"))
 }
 
 fn measure(
