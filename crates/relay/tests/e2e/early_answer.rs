@@ -73,7 +73,7 @@ fn an_answer_comes_before_its_reset_without_a_relay() {
 #[test]
 fn an_answer_comes_before_its_reset_as_steered_by_bpf() {
     let Some(world) = World::new() else { return };
-    for settings in ["", "handshake = \"confirmed\"\n"] {
+    for settings in ["", "handshake = \"confirmed\"\n", "handshake = \"learned\"\n"] {
         let Some(mut relay) = start(&world, settings) else { return };
         all_come_whole(&world, |address| address);
         let counts = relay.until(|counts| counts["active"] == 0);
