@@ -319,7 +319,7 @@ impl Descriptors {
 
     /// How many flows may be open at one time. Never more than there are descriptors for: with
     /// some to spare a connection too many can be taken, and reset, instead of waiting for ever.
-    fn limit(self, config: &Config) -> u32 {
+    pub(crate) fn limit(self, config: &Config) -> u32 {
         config.limits.flows.unwrap_or(u32::MAX).min(self.flows)
     }
 

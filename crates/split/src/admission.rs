@@ -114,6 +114,16 @@ impl<C: Eq + Hash> Ledger<C> {
     }
 }
 
+/// What each of the workers offers to take of the `room` that is left of `limit` flows: a like part, as what is offered
+/// may come to all of them before any has taken one; and nothing of the last one in 32, at most 64 a worker, as each still
+/// offers what another has taken lately. Who comes beyond what is offered passes, and who comes beyond the
+/// limit is reset.
+pub const fn room_of_each(room: u32, limit: u32, workers: u32) -> u32 {
+    let most = workers.saturating_mul(64);
+    let spare = if limit / 32 < most { limit / 32 } else { most };
+    room.saturating_sub(spare).div_ceil(workers)
+}
+
 /// Whether a worker that has `own` of `all` flows should take the connections that arrive on its own
 /// processor, which is cheapest, rather than a like share of all: as long as that leaves it with not
 /// much more than an even share among the `workers`. One that `does` not do so begins again when it
@@ -184,6 +194,16 @@ mod tests {
         assert_eq!(ledger.admit("c"), Err(Refusal::TooManyFlows));
         ledger.release("a");
         assert_eq!(ledger.admit("c"), Ok(()));
+    }
+
+    #[test]
+    fn what_all_workers_offer_is_no_more_than_there_is() {
+        assert_eq!(room_of_each(1, 1, 2), 1);
+        assert_eq!(room_of_each(7_460, 7_460, 2), 3_666);
+        assert_eq!(room_of_each(129, 7_460, 2), 1);
+        assert_eq!(room_of_each(128, 7_460, 2), 0);
+        assert_eq!(room_of_each(u32::MAX, u32::MAX, u32::MAX), 1);
+        assert_eq!(room_of_each(0, 0, 4), 0);
     }
 
     #[test]

@@ -24,7 +24,7 @@ mod stillness;
 mod stream;
 mod window;
 
-pub use admission::{Budget, Ledger, Limits, Refusal, takes_nearby};
+pub use admission::{Budget, Ledger, Limits, Refusal, room_of_each, takes_nearby};
 pub use defaults::ReadAheadKind;
 pub use flow::{Cause, Flow, Verdict};
 pub use leg::{Leg, PerLeg};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use midspan_split::takes_nearby;
+use midspan_split::{room_of_each, takes_nearby};
 use midspan_steer::Slot;
 
 use super::Worker;
@@ -24,6 +24,8 @@ pub(super) struct Beat {
     /// Whether it takes connections, and has buffers for them.
     open: bool,
     has_room: bool,
+    /// Whether it offered room for more.
+    offers_room: bool,
     /// How many it had taken.
     taken: u64,
 }
@@ -31,7 +33,7 @@ pub(super) struct Beat {
 impl Beat {
     /// Nothing was said yet, and now is the time to.
     pub(super) fn none() -> Beat {
-        Beat { due: Instant::now(), open: false, has_room: false, taken: 0 }
+        Beat { due: Instant::now(), open: false, has_room: false, offers_room: false, taken: 0 }
     }
 }
 
@@ -67,6 +69,12 @@ impl Worker {
         }
     }
 
+    /// How many more flows this worker offers to take.
+    fn room(&self) -> u32 {
+        let limit = self.shared.descriptors.limit(&self.settings.config);
+        room_of_each(self.shared.admission.room(), limit, self.shared.ends.len() as u32)
+    }
+
     /// Says that it lives, if it is time to or something has changed, and what it has room for.
     pub(super) fn beat(&mut self) {
         if self.shared.phase() >= Phase::Retire {
@@ -76,13 +84,15 @@ impl Worker {
         let has_room = self.pool.has_room();
         let accepted = self.counters().accepted.get();
         let (now, beat) = (Instant::now(), self.beat);
-        let has_changed = (open, has_room) != (beat.open, beat.has_room);
+        let room = if has_room { self.room() } else { 0 };
+        // A room that is no more would be offered again and again.
+        let has_changed =
+            (open, has_room, room > 0) != (beat.open, beat.has_room, beat.offers_room);
         let is_news = has_changed || accepted - beat.taken >= NEWS;
         if now < beat.due && !(is_news && self.slot.is_some()) {
             return;
         }
         if let Some(slot) = &self.slot {
-            let room = if has_room { self.shared.admission.room() } else { 0 };
             let flows = u32::try_from(self.flows.len()).unwrap_or(u32::MAX);
             if let Err(error) = slot.beat(open, room, flows) {
                 tracing::error!(%error, "a worker could not say that it lives");
@@ -94,6 +104,7 @@ impl Worker {
             self.pool.let_go();
         }
         let until_next = if self.slot.is_some() { BEAT } else { SLOW_BEAT };
-        self.beat = Beat { due: now + until_next, open, has_room, taken: accepted };
+        self.beat =
+            Beat { due: now + until_next, open, has_room, offers_room: room > 0, taken: accepted };
     }
 }

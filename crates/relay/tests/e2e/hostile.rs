@@ -133,7 +133,12 @@ fn closed_windows_leave_others_alone_and_memory_comes_back() {
             let ending = Ending(&stop);
             let opened = Instant::now();
             while accomplice.seen.load(Ordering::Relaxed) < u64::from(readers) * 95 / 100 {
-                assert!(opened.elapsed() < 2 * PATIENCE, "{:?}", accomplice.seen);
+                assert!(
+                    opened.elapsed() < 2 * PATIENCE,
+                    "{:?}: {:?}",
+                    accomplice.seen,
+                    relay.as_mut().map(RelayProcess::counts)
+                );
                 thread::sleep(Duration::from_millis(10));
             }
             attacked.extend((0..3).map(|_| good.measure()));
@@ -164,7 +169,9 @@ fn closed_windows_leave_others_alone_and_memory_comes_back() {
         drop(good);
         let (Some(mut relay), Some(before)) = (relay, before) else { continue };
         let gone = Instant::now();
-        while relay.memory() > before * 12 / 10 {
+        // Beside it the record of each flow that was open stays, for the next one.
+        let kept = u64::from(readers) * 1_000;
+        while relay.memory() > before.max(before * 12 / 10 + kept - 1_500 * 1_000) {
             let (counts, memory) = (relay.counts(), relay.memory());
             assert!(
                 gone.elapsed() < Duration::from_secs(60),
