@@ -1,9 +1,14 @@
-use std::collections::VecDeque;
+//! How much a link can carry, out of what a source reports of it.
+
+mod flight;
+mod plateau;
 
 use midspan_units::{ByteSize, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Floor;
+use flight::Flight;
+use plateau::Plateau;
+
 use crate::LinkReading;
 
 /// How capacity is read out of what a source reports.
@@ -197,7 +202,13 @@ impl Capacity {
         let rate = match waits {
             Some(_) if served == Rate::from_bps(0) => served,
             Some(excess) => self.filled_it_seems(at, link.ceiling, served, excess),
-            None => self.not_filled(at, link.ceiling, served)?,
+            None => {
+                // Where a queue is reported, and is short, nothing waits.
+                if link.backlog.is_none() {
+                    self.see_plateau(at, served);
+                }
+                self.not_filled(at, link.ceiling, served)?
+            }
         };
         known(rate, if waits.is_some() { Evidence::Backlogged } else { Evidence::Held })
     }
@@ -265,14 +276,8 @@ impl Capacity {
         held.told(at, ceiling, served)
     }
 
-    fn not_filled(&mut self, at: Time, ceiling: Option<Rate>, served: Rate) -> Option<Rate> {
-        // It carries more than its channel's quality lets expect.
-        if self.held.is_none()
-            && self.flight.served().is_some()
-            && ceiling.is_some_and(|ceiling| ceiling < served)
-        {
-            self.held = Some(Held { unseen: true, ..Held::seen(served, at) });
-        }
+    /// Holds what is served steadily.
+    fn see_plateau(&mut self, at: Time, served: Rate) {
         let unseen = self.flight.bytes() == 0;
         let lower = |held: Held| {
             unseen && held.is_settled(at) && served.as_bps() < held.rate.as_bps() / 16 * 15
@@ -282,6 +287,16 @@ impl Capacity {
         {
             let phase = Phase::Drains { since: at, length: (waits * LESS).min(PULSE * 2) };
             self.held = Some(Held { phase, unseen: true, ..Held::seen(served, at) });
+        }
+    }
+
+    fn not_filled(&mut self, at: Time, ceiling: Option<Rate>, served: Rate) -> Option<Rate> {
+        // It carries more than its channel's quality lets expect.
+        if self.held.is_none()
+            && self.flight.served().is_some()
+            && ceiling.is_some_and(|ceiling| ceiling < served)
+        {
+            self.held = Some(Held { unseen: true, ..Held::seen(served, at) });
         }
         let Some(held) = &mut self.held else {
             return ceiling.map(|ceiling| ceiling.max(served));
@@ -380,168 +395,6 @@ impl Held {
                 let spared = Rate::from_bps(rate.as_bps() - rate.as_bps() / SPARE);
                 if self.unseen { spared } else { rate.max(served) }
             }
-        }
-    }
-}
-
-/// Where nothing is known of what waits: what is served has been the same for a while, and much of what was told. Then it
-/// is what the link carries, or what the sender has; which of them it is shows when more is told.
-#[derive(Debug, Clone, Copy, Default)]
-struct Plateau {
-    begun: Option<Begun>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Begun {
-    at: Time,
-    least: Rate,
-    most: Rate,
-}
-
-impl Plateau {
-    /// How long what was told too much takes to be carried off, if there is a plateau.
-    fn note(&mut self, at: Time, served: Rate, told: Rate) -> Option<Span> {
-        if told == Rate::from_bps(0) || served.as_bps() < told.as_bps() / 2 {
-            self.begun = None;
-            return None;
-        }
-        let begun = self.begun.get_or_insert(Begun { at, least: served, most: served });
-        (begun.least, begun.most) = (begun.least.min(served), begun.most.max(served));
-        if begun.least.as_bps() < begun.most.as_bps() / 8 * 7 {
-            *begun = Begun { at, least: served, most: served };
-        }
-        let length = at.since(begun.at);
-        if length < EFFECT {
-            return None;
-        }
-        self.begun = None;
-        let excess = told.as_bps().saturating_sub(served.as_bps());
-        Some(
-            served.time_for(Rate::from_bps(excess).bytes_in(length).as_bytes()).min(LONGEST_FLIGHT),
-        )
-    }
-}
-
-/// A bearer in acknowledged mode: what it served over the last windows, and how long that took to
-/// be acknowledged. Acknowledgements come in clumps, so that a single window says little.
-#[derive(Debug, Clone)]
-struct Flight {
-    lately: VecDeque<(Rate, ByteSize)>,
-    smooth: Option<Smooth>,
-    least: Floor,
-    /// The longest that is believed of the least.
-    longest: Span,
-    shortest: Option<Span>,
-}
-
-/// Of the last second or so.
-#[derive(Debug, Clone, Copy)]
-struct Smooth {
-    /// In bit/s.
-    served: u64,
-    /// Not acknowledged.
-    bytes: u64,
-    /// Of all windows that went into it.
-    length: Span,
-}
-
-/// Windows that are averaged.
-const WINDOWS: usize = 3;
-/// For how long the least flight is remembered.
-const MEMORY: Span = Span::from_secs(30);
-/// Over how long it is averaged.
-const SMOOTH: Span = Span::from_secs(1);
-/// What acknowledgements that come in clumps move the average of a few windows by.
-const JITTER: Span = Span::from_millis(25);
-/// A longer flight than this is not believed of any bearer.
-const LONGEST_FLIGHT: Span = Span::from_millis(500);
-
-impl Flight {
-    fn new(longest: Span) -> Flight {
-        let lately = VecDeque::with_capacity(WINDOWS);
-        Flight { lately, smooth: None, least: Floor::new(MEMORY), longest, shortest: None }
-    }
-
-    fn note(&mut self, at: Time, window: Span, link: &LinkReading, few: ByteSize) {
-        let (Some(served), Some(bytes)) = (link.served, link.unacknowledged) else {
-            self.lately.clear();
-            self.smooth = None;
-            return;
-        };
-        if self.lately.len() == WINDOWS {
-            self.lately.pop_front();
-        }
-        self.lately.push_back((served, bytes));
-        self.time_flight(at, window, (served, bytes), few);
-        self.shortest = self.least.value(at);
-    }
-
-    /// Only while something flies at the end of every window: single packets are mostly acknowledged
-    /// by then, or not yet sent, and bursts of a few are seen or missed.
-    fn time_flight(&mut self, at: Time, window: Span, new: (Rate, ByteSize), few: ByteSize) {
-        if new.1 < few.max(ByteSize::from_bytes(1)) {
-            self.smooth = None;
-            return;
-        }
-        let mean = |old: u64, new: u64| {
-            let (old_part, new_part) =
-                (u128::from(SMOOTH.as_nanos()), u128::from(window.as_nanos()));
-            let sum = u128::from(old) * old_part + u128::from(new) * new_part;
-            (sum / (old_part + new_part)) as u64
-        };
-        let (served, bytes) = (new.0.as_bps(), new.1.as_bytes());
-        let smooth = self.smooth.map_or(Smooth { served, bytes, length: window }, |old| Smooth {
-            served: mean(old.served, served),
-            bytes: mean(old.bytes, bytes),
-            length: old.length + window,
-        });
-        self.smooth = Some(smooth);
-        // Of a second that was not half idle.
-        let flight = Rate::from_bps(smooth.served).time_for(smooth.bytes);
-        let steady = smooth.served >= served / 4 * 3;
-        if steady && smooth.length >= SMOOTH && flight < LONGEST_FLIGHT {
-            self.least.add(at, flight);
-        }
-    }
-
-    /// The most that a window served; None unless the source tells of acknowledgements.
-    fn served(&self) -> Option<Rate> {
-        self.lately.iter().map(|(served, _)| *served).max()
-    }
-
-    /// In the last window alone.
-    fn latest(&self) -> Option<Rate> {
-        self.lately.back().map(|(served, _)| *served)
-    }
-
-    fn bytes(&self) -> u64 {
-        let sum = self.lately.iter().map(|(_, bytes)| u128::from(bytes.as_bytes())).sum::<u128>();
-        (sum / self.lately.len().max(1) as u128) as u64
-    }
-
-    fn longest(&self) -> Span {
-        self.shortest.unwrap_or(self.longest).min(self.longest) + JITTER
-    }
-
-    /// For how long something waits, if at least `backlog` does, and did all the time.
-    fn excess(&self, backlog: ByteSize) -> Option<Span> {
-        let busy = self.lately.iter().filter(|(_, bytes)| *bytes >= backlog).count();
-        if busy < WINDOWS {
-            return None;
-        }
-        let served = self.served()?;
-        let flying = served.bytes_in(self.longest()).as_bytes();
-        let waiting = self.bytes().checked_sub(flying.saturating_add(backlog.as_bytes()))?;
-        Some(served.time_for(waiting).min(LONGEST_FLIGHT))
-    }
-
-    /// All that is not acknowledged is in flight.
-    fn lengthen(&mut self) {
-        let flight = self.served().unwrap_or_default().time_for(self.bytes()).min(LONGEST_FLIGHT);
-        if flight > self.longest() {
-            self.longest = self.longest.max(flight);
-            self.least = Floor::new(MEMORY);
-            self.shortest = None;
         }
     }
 }
@@ -673,6 +526,13 @@ mod tests {
         let mut link = Link::new();
         for rate in [15.0, 2.0, 0.0, 19.0].repeat(20) {
             assert_eq!(link.observe(reading(rate)).unwrap().rate, mbps(20.0));
+        }
+        // Nothing waits, as is reported: it is the sender who has no more.
+        let mut link = Link::new();
+        for _ in 0..60 {
+            let queue = Some(ByteSize::from_bytes(0));
+            let known = link.observe(LinkReading { backlog: queue, ..reading(15.0) }).unwrap();
+            assert_eq!(known.rate, mbps(20.0));
         }
     }
 
