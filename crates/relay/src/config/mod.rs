@@ -1,30 +1,34 @@
 //! The relay's settings: a file, its defaults, and what of it cannot be.
 
 mod change;
+mod fault;
 mod forward;
 mod leg;
+mod limits;
 mod marks;
 mod observe;
 mod policy;
 #[cfg(test)]
 mod wild;
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use midspan_split::{Patience, defaults};
+use midspan_split::defaults;
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
+pub use fault::ConfigError;
+use fault::{Fault, line_of, one_line, plain};
 pub(crate) use forward::Forward;
 pub use forward::{ForwardConfig, ProxyConfig, To};
 pub use leg::{Dscp, LegConfig};
+pub use limits::LimitsConfig;
 pub(crate) use marks::Marks;
 pub use midspan_split::ReadAheadKind;
 pub use observe::{AddressesKind, AdminConfig, FlowLogConfig, LogConfig, MetricsConfig};
@@ -165,36 +169,6 @@ pub enum ForwardRules {
     Ignore,
 }
 
-/// What is taken at most. Past any of these a new connection passes unsplit where BPF steers, and
-/// is reset where it does not; both are counted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LimitsConfig {
-    /// Flows at one time. Absent: what the descriptor limit allows, which is never exceeded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub flows: Option<u32>,
-    /// Flows at one time of one client: of an IPv4 address, or of a /64 of IPv6, which one
-    /// subscriber has (RFC 7278). Absent: as many as in all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub flows_per_client: Option<u32>,
-    /// Buffers and pipes in use at one time, all flows together.
-    #[serde(default = "default_buffered")]
-    pub buffered: ByteSize,
-    /// How long a flow may go without payload, both ways together, before it is reset. Absent: for
-    /// ever.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub idle: Option<Span>,
-    /// The same for a flow of which one end has sent its FIN. Absent: as for any other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub half_closed: Option<Span>,
-    /// New connections a second of one client. Absent: as many as come. Takes BPF.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub syn_rate: Option<u32>,
-    /// Half-open connections at one time, of each worker and IP version. Takes BPF.
-    #[serde(default = "default_half_open")]
-    pub half_open: u32,
-}
-
 fn default_port() -> u16 {
     8742
 }
@@ -226,57 +200,6 @@ fn default_account_idle() -> Span {
 fn default_prove() -> bool {
     true
 }
-
-fn default_half_open() -> u32 {
-    1024
-}
-
-fn default_buffered() -> ByteSize {
-    ByteSize::from_kib(1024 * 1024)
-}
-
-impl Default for LimitsConfig {
-    fn default() -> Self {
-        LimitsConfig {
-            flows: None,
-            flows_per_client: None,
-            buffered: default_buffered(),
-            idle: None,
-            half_closed: None,
-            syn_rate: None,
-            half_open: default_half_open(),
-        }
-    }
-}
-
-impl LimitsConfig {
-    /// How long flows may be still.
-    pub(crate) fn patience(&self) -> Patience {
-        Patience { idle: self.idle, half_closed: self.half_closed }
-    }
-}
-
-/// A configuration that cannot be used: which file, which line, what is wrong, what would be right.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError {
-    file: Option<PathBuf>,
-    line: Option<usize>,
-    message: String,
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.file, self.line) {
-            (Some(file), Some(line)) => write!(f, "{}:{line}: ", file.display())?,
-            (Some(file), None) => write!(f, "{}: ", file.display())?,
-            (None, Some(line)) => write!(f, "line {line}: ")?,
-            (None, None) => {}
-        }
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 impl Config {
     /// The defaults, for these clients.
@@ -536,56 +459,6 @@ impl FromStr for Config {
             None => Ok(config),
         }
     }
-}
-
-/// A setting that cannot be used, by its path in the file.
-struct Fault {
-    path: Vec<&'static str>,
-    said: String,
-}
-
-impl Fault {
-    fn new(path: &[&'static str], said: &str) -> Self {
-        Fault { path: path.to_vec(), said: said.to_owned() }
-    }
-
-    fn line_in(&self, text: &str) -> Option<usize> {
-        let document = toml::de::DeTable::parse(text).ok()?;
-        let (last, tables) = self.path.split_last()?;
-        let mut table = document.get_ref();
-        for name in tables {
-            table = table.get(*name)?.get_ref().as_table()?;
-        }
-        let (key, _) = table.get_key_value(*last)?;
-        Some(line_of(text, key.span().start))
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` {}", self.path.join("."), self.said)
-    }
-}
-
-fn plain(message: String) -> ConfigError {
-    ConfigError { file: None, line: None, message: one_line(&message) }
-}
-
-/// Without line ends, and without what a terminal might take for more than text.
-fn one_line(message: &str) -> String {
-    let mut line = String::with_capacity(message.len());
-    for character in message.chars() {
-        match character {
-            '\n' => line.push_str(", "),
-            control if control.is_control() => line.extend(control.escape_default()),
-            other => line.push(other),
-        }
-    }
-    line
-}
-
-fn line_of(text: &str, offset: usize) -> usize {
-    1 + text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count()
 }
 
 #[cfg(test)]
