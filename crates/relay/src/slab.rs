@@ -26,6 +26,8 @@ impl Key {
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
+    /// The first tenant of a new slot: no slot that was given back has had it.
+    first: u32,
 }
 
 #[derive(Debug)]
@@ -35,8 +37,11 @@ struct Slot<T> {
 }
 
 impl<T> Slab<T> {
+    /// Slots that are kept.
+    const FEW: usize = 1024;
+
     pub(crate) const fn new() -> Self {
-        Slab { slots: Vec::new(), free: Vec::new() }
+        Slab { slots: Vec::new(), free: Vec::new(), first: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -52,7 +57,7 @@ impl<T> Slab<T> {
             Some(&slot) => slot,
             None => {
                 let slot = self.slots.len() as u32;
-                self.slots.push(Slot { tenant: 0, value: None });
+                self.slots.push(Slot { tenant: self.first, value: None });
                 self.free.push(slot);
                 slot
             }
@@ -96,6 +101,21 @@ impl<T> Slab<T> {
         place.value.take()
     }
 
+    /// Gives memory back if half of the slots or more are free behind the last one that is taken. The lowest are taken
+    /// next, so that there will be.
+    pub(crate) fn give_back(&mut self) {
+        let taken = self.slots.iter().rposition(|slot| slot.value.is_some()).map_or(0, |at| at + 1);
+        if self.slots.len() < Self::FEW || taken > self.slots.len() / 2 {
+            return;
+        }
+        let tenants = self.slots.drain(taken..).map(|slot| slot.tenant);
+        self.first = tenants.fold(self.first, u32::max);
+        self.slots.shrink_to_fit();
+        self.free.retain(|&slot| (slot as usize) < taken);
+        self.free.sort_unstable_by(|a, b| b.cmp(a));
+        self.free.shrink_to_fit();
+    }
+
     /// How many slots there are, taken and free.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
@@ -130,6 +150,24 @@ mod tests {
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get_mut(second), Some(&mut 'b'));
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn what_is_given_back_is_nobodys_when_it_comes_again() {
+        let mut slab = Slab::new();
+        let keys: Vec<_> =
+            (0..4_000).map(|n| slab.insert_with(|_| Ok::<_, ()>(n)).unwrap()).collect();
+        keys[100..].iter().for_each(|key| assert!(slab.remove(*key).is_some()));
+        slab.give_back();
+        assert_eq!((slab.len(), slab.slots()), (100, 100));
+        let again: Vec<_> =
+            (0..2_000).map(|n| slab.insert_with(|_| Ok::<_, ()>(n)).unwrap()).collect();
+        assert!(keys[100..].iter().all(|key| slab.get(*key).is_none()));
+        assert!(keys[..100].iter().chain(&again).all(|key| slab.get(*key).is_some()));
+        // One that stays at the end keeps all.
+        again[..1_999].iter().for_each(|key| assert!(slab.remove(*key).is_some()));
+        slab.give_back();
+        assert_eq!(slab.slots(), 2_100);
     }
 
     #[test]

@@ -116,8 +116,8 @@ impl<C: Eq + Hash> Ledger<C> {
 
 /// What each of the workers offers to take of the `room` that is left of `limit` flows: a like part, as what is offered
 /// may come to all of them before any has taken one; and nothing of the last one in 32, at most 64 a worker, as each still
-/// offers what another has taken lately. Who comes beyond what is offered passes, and who comes beyond the
-/// limit is reset.
+/// offers what another has taken lately. Who comes beyond what is offered passes, and who was let in beyond the
+/// limit waits.
 pub const fn room_of_each(room: u32, limit: u32, workers: u32) -> u32 {
     let most = workers.saturating_mul(64);
     let spare = if limit / 32 < most { limit / 32 } else { most };

@@ -102,6 +102,7 @@ impl Worker {
         self.balance();
         if now >= beat.due {
             self.pool.let_go();
+            self.flows.give_back();
         }
         let until_next = if self.slot.is_some() { BEAT } else { SLOW_BEAT };
         self.beat =

@@ -41,6 +41,10 @@ impl Worker {
         for _ in 0..socket::waiting(listener).min(ACCEPTS) {
             let Some(listener) = self.listeners.get(index) else { return };
             let forward = listener.forward.clone();
+            // Who was steered here when there was room waits for it, as at any server that is full.
+            if forward.is_none() && self.slot.is_some() && self.is_full() {
+                return self.rest();
+            }
             match socket::accept(listener) {
                 Ok(accepted) => self.welcome(accepted, forward),
                 Err(NotAccepted::NoneWaiting) => return,
@@ -48,6 +52,12 @@ impl Worker {
                 Err(NotAccepted::NoRoom) => return self.rest(),
             }
         }
+    }
+
+    /// Whether all workers together have as many flows as they may.
+    fn is_full(&self) -> bool {
+        let limit = self.shared.descriptors.limit(&self.settings.config);
+        self.shared.admission.flows() >= limit
     }
 
     /// Takes what still waits at the listeners, which closing would reset, and closes them.

@@ -132,7 +132,9 @@ fn closed_windows_leave_others_alone_and_memory_comes_back() {
             let attack = scope.spawn(|| attack.run(readers, 0, &stop));
             let ending = Ending(&stop);
             let opened = Instant::now();
-            while accomplice.seen.load(Ordering::Relaxed) < u64::from(readers) * 95 / 100 {
+            // Those that SYN cookies let in beyond what descriptors suffice for wait at the relay.
+            let served = u64::from(readers.min(7_400)) * 95 / 100;
+            while accomplice.seen.load(Ordering::Relaxed) < served {
                 assert!(
                     opened.elapsed() < 2 * PATIENCE,
                     "{:?}: {:?}",
@@ -164,14 +166,13 @@ fn closed_windows_leave_others_alone_and_memory_comes_back() {
             "relay: {is_split}; {whole} of {} others' connections, goodput of others {ratio:.3}",
             outcomes.len()
         );
-        assert_eq!(whole, outcomes.len());
+        let counts = relay.as_mut().map(RelayProcess::counts);
+        assert_eq!(whole, outcomes.len(), "{counts:?}");
         ratios.push(ratio);
         drop(good);
         let (Some(mut relay), Some(before)) = (relay, before) else { continue };
         let gone = Instant::now();
-        // Beside it the record of each flow that was open stays, for the next one.
-        let kept = u64::from(readers) * 1_000;
-        while relay.memory() > before.max(before * 12 / 10 + kept - 1_500 * 1_000) {
+        while relay.memory() > before * 12 / 10 {
             let (counts, memory) = (relay.counts(), relay.memory());
             assert!(
                 gone.elapsed() < Duration::from_secs(60),
