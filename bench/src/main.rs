@@ -9,6 +9,7 @@ mod program;
 mod record;
 mod relay;
 mod sim;
+mod statistics;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

@@ -24,6 +24,7 @@ use midspan_sys::process::{command, die_with_parent};
 use midspan_sys::userns;
 use serde::{Deserialize, Serialize};
 
+use crate::statistics::median;
 use crate::{program, record};
 
 #[derive(Args)]
@@ -400,13 +401,4 @@ fn summary(runs: &[Run], options: &Options) -> String {
         );
     }
     text + "\nx: the page's load time over that one's, repetition by repetition; below 1 is better.\n"
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
-    }
 }

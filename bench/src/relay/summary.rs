@@ -2,6 +2,7 @@
 
 use super::contender::Contender;
 use super::{Figure, Run};
+use crate::statistics::median;
 
 /// A table for each figure: medians, and how often Midspan's is each peer's, from the repetitions'
 /// own ratios, with their range. Then the goals.
@@ -213,14 +214,5 @@ fn digits(value: f64) -> String {
         v if v >= 100.0 => format!("{v:.0}"),
         v if v >= 10.0 => format!("{v:.1}"),
         v => format!("{v:.3}"),
-    }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
     }
 }

@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::assist::{DAEMON, Files, Running, Station, certs, download, identity, wait_for};
+use common::assist::{DAEMON, Files, Running, Station, certs, download, identity, path, wait_for};
 use midspan_assist::agent::FeedbackMap;
 use midspan_assist::now;
 use midspan_ccload::{Algorithm, Controls, Error, Options};
 use midspan_emu::Backend;
 use midspan_lab::topology::{MEC_WIDE, Topology, UE};
 use midspan_path::Traces;
-use midspan_scenario::Scenario;
 use midspan_scenario::record::Variant;
 use midspan_sys::sockdiag::tcp_sockets;
 use midspan_units::{Span, Time};
@@ -75,30 +74,7 @@ impl World {
             return None;
         }
         let loaded = Loaded::new(algorithm)?;
-        let text = format!(
-            r#"
-            name = "assisted"
-            title = "A path for tests"
-            variants = ["none"]
-            [path.access]
-            up = [{{ delay = "4 ms" }}]
-            down = [
-                {{ rate = {{ rate = "20 Mbit/s", queue = {{ bytes = "150 KB" }} }} }},
-                {{ delay = "4 ms" }},
-            ]
-            [path.wide]
-            up = [{{ delay = "1 ms" }}]
-            down = [{{ delay = "1 ms" }}]
-            [hosts.server]
-            congestion_control = "{}"
-            [workload]
-            kind = "bulk"
-            direction = "download"
-            time = "1 s"
-            "#,
-            loaded.name
-        );
-        let spec = Scenario::parse(&text, "assisted").unwrap().cells()[0].spec.clone();
+        let spec = path(&loaded.name);
         let backend = Backend::available();
         let topology = Topology::build(&spec, Variant::None, &Traces::new(), 7, backend).unwrap();
         let files = Files::new();

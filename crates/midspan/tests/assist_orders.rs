@@ -8,33 +8,16 @@ use std::net::IpAddr;
 use std::process::Stdio;
 use std::time::Instant;
 
-use common::assist::{Files, Running, Station, download, wait_for};
+use common::assist::{Files, Running, Station, download, path, wait_for};
 use common::midspan;
 use midspan_ccload::{Algorithm, Controls, Options};
 use midspan_emu::Backend;
 use midspan_lab::topology::{MEC_WIDE, Topology, UE};
 use midspan_path::Traces;
-use midspan_scenario::Scenario;
 use midspan_scenario::record::Variant;
 use midspan_sys::netns::Netns;
 use midspan_sys::sockdiag::tcp_sockets;
 use serde_json::Value;
-
-const PATH: &str = r#"
-    name = "orders"
-    title = "A path for tests"
-    variants = ["midspan"]
-    [path.access]
-    up = [{ delay = "4 ms" }]
-    down = [{ rate = { rate = "20 Mbit/s", queue = { bytes = "150 KB" } } }, { delay = "4 ms" }]
-    [path.wide]
-    up = [{ delay = "1 ms" }]
-    down = [{ delay = "1 ms" }]
-    [workload]
-    kind = "bulk"
-    direction = "download"
-    time = "1 s"
-"#;
 
 /// Far below what the link carries, so that who goes by it can be told from who does not.
 const LITTLE: u64 = 4_000_000;
@@ -89,7 +72,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let spec = Scenario::parse(PATH, "orders").unwrap().cells()[0].spec.clone();
+        let spec = path("cubic");
         let (variant, backend) = (Variant::Midspan, Backend::available());
         let topology = Topology::build(&spec, variant, &Traces::new(), 7, backend).unwrap();
         let files = Files::new();

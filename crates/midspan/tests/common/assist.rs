@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use midspan_lab::topology::{self, Topology};
+use midspan_scenario::{CellSpec, Scenario};
 use midspan_sys::netns::Netns;
 use midspan_sys::process::die_with_parent;
 use serde_json::Value;
@@ -169,6 +170,33 @@ impl Drop for Station {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap();
     }
+}
+
+/// A path of 20 Mbit/s, 10 ms and 150 KB, whose server has this congestion control.
+pub(crate) fn path(control: &str) -> CellSpec {
+    let text = format!(
+        r#"
+        name = "assisted"
+        title = "A path for tests"
+        variants = ["none"]
+        [path.access]
+        up = [{{ delay = "4 ms" }}]
+        down = [
+            {{ rate = {{ rate = "20 Mbit/s", queue = {{ bytes = "150 KB" }} }} }},
+            {{ delay = "4 ms" }},
+        ]
+        [path.wide]
+        up = [{{ delay = "1 ms" }}]
+        down = [{{ delay = "1 ms" }}]
+        [hosts.server]
+        congestion_control = "{control}"
+        [workload]
+        kind = "bulk"
+        direction = "download"
+        time = "1 s"
+        "#
+    );
+    Scenario::parse(&text, "assisted").unwrap().cells()[0].spec.clone()
 }
 
 /// A connection over which a server sends.
