@@ -3,13 +3,28 @@
 # C that the kernel runs, by clang with AddressSanitizer and UndefinedBehaviorSanitizer.
 #
 #   tests/fuzz.sh [SECONDS [TARGET...]]
+#   tests/fuzz.sh keep TARGET...
 #
-# gives each target so many seconds (60), two at a time. What is found new goes to target/fuzz/corpus, beside the
-# committed one; an input that breaks a target is left in target/fuzz/found, and named.
+# gives each target so many seconds (60), two at a time. What is found new goes to target/fuzz/corpus; an input that
+# breaks a target is left in target/fuzz/found, and named. `keep` adds to the committed inputs (fuzz/corpus, see
+# tests/corpus.py) those of target/fuzz/corpus that reach what they do not.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1-60}
 [ $# -eq 0 ] || shift
+if [ "$seconds" = keep ]; then
+    [ $# -gt 0 ] || { echo "tests/fuzz.sh: which targets are to be kept of?" >&2; exit 2; }
+    for target in "$@"; do
+        all=target/fuzz/kept/$target
+        rm -rf "$all"
+        tests/corpus.py unpack "$target" "$all"
+        before=$(ls "$all" | wc -l)
+        target/fuzz/bin/"$target" -merge=1 "$all" "target/fuzz/corpus/$target" 2>/dev/null
+        tests/corpus.py pack "$target" "$all"
+        echo "$target: $before inputs, $(ls "$all" | wc -l) now"
+    done
+    exit
+fi
 case $seconds in
 '' | *[!0-9]*) echo "tests/fuzz.sh: \`$seconds\` is no number of seconds" >&2; exit 2 ;;
 esac
@@ -62,11 +77,14 @@ done
 one() {
     target=$1
     [ -x "$build/bin/$target" ] || { echo "tests/fuzz.sh: no target \`$target\`" >&2; return 2; }
-    mkdir -p "$build/corpus/$target" "fuzz/corpus/$target"
+    mkdir -p "$build/corpus/$target"
+    kept=$build/kept/$target
+    rm -rf "$kept"
+    tests/corpus.py unpack "$target" "$kept"
     log=$build/$target.log
     if "$build/bin/$target" -max_total_time="$seconds" -max_len="$(longest "$target")" -timeout=10 \
         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$build/found/$target-" \
-        "$build/corpus/$target" "fuzz/corpus/$target" $(seeds "$target") >"$log" 2>&1; then
+        "$build/corpus/$target" "$kept" $(seeds "$target") >"$log" 2>&1; then
         sed -n "s/^#\([0-9]*\).*DONE *cov: \([0-9]*\).*/$target: \1 inputs, \2 edges/p" "$log"
     else
         tail -40 "$log" >&2
