@@ -108,6 +108,10 @@ pub struct Direction {
     pub first_payload_us: Option<u64>,
     /// From the flow's start to its last payload.
     pub last_payload_us: Option<u64>,
+    /// From the flow's start until who it is for first acknowledged payload. None if it has not.
+    pub first_acknowledged_us: Option<u64>,
+    /// From the flow's start until who it is for acknowledged the last payload: then it had all.
+    pub last_acknowledged_us: Option<u64>,
 }
 
 /// RFC 3339, in UTC, to the microsecond.
@@ -186,13 +190,20 @@ mod tests {
             server: "192.0.2.1:80".parse().unwrap(),
             verdict: "pass_holdout".into(),
             ended: "finished".into(),
-            up: Direction { bytes: 100, first_payload_us: Some(10), last_payload_us: Some(20) },
+            up: Direction {
+                bytes: 100,
+                first_payload_us: Some(10),
+                last_payload_us: Some(20),
+                first_acknowledged_us: Some(30),
+                last_acknowledged_us: Some(40),
+            },
             down: Direction::default(),
         });
         let line = parsed(&entry);
         assert_eq!((&line["kind"], &line["schema"]), (&json!("path"), &json!(1)));
         assert_eq!(line["client"], "sub-0000000000000007");
         assert_eq!(line["up"]["last_payload_us"], 20);
+        assert_eq!(line["up"]["last_acknowledged_us"], 40);
         let docs = include_str!("../../../docs/flow-log.md");
         for key in line.as_object().unwrap().keys().chain(line["up"].as_object().unwrap().keys()) {
             assert!(docs.contains(&format!("`{key}`")), "docs/flow-log.md lacks {key}");

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Scale {
     /// Upper bounds of the buckets, each included, ascending; one more bucket has what is above.
     pub bounds: &'static [u64],
-    /// How many of the base unit one is: a microsecond is 1e-6 seconds.
-    pub unit: f64,
+    /// How many make one of the base unit: a million microseconds are a second. Divided by it, bounds are the decimals
+    /// that they are meant to be.
+    pub per_unit: u32,
 }
 
-/// Times, from 100 us to 100 s in microseconds.
+/// Times, from 100 us to 100 s in microseconds, closest where round trips over radio are.
 pub const TIME: Scale = Scale {
     bounds: &[
         100,
@@ -21,9 +22,15 @@ pub const TIME: Scale = Scale {
         2_500,
         5_000,
         10_000,
-        25_000,
+        15_000,
+        20_000,
+        30_000,
+        40_000,
         50_000,
+        75_000,
         100_000,
+        150_000,
+        200_000,
         250_000,
         500_000,
         1_000_000,
@@ -32,7 +39,7 @@ pub const TIME: Scale = Scale {
         10_000_000,
         100_000_000,
     ],
-    unit: 1e-6,
+    per_unit: 1_000_000,
 };
 
 /// Rates, from 10 kB/s (80 kbit/s) to 2.5 GB/s (20 Gbit/s) in bytes per second.
@@ -56,7 +63,7 @@ pub const RATE: Scale = Scale {
         1_000_000_000,
         2_500_000_000,
     ],
-    unit: 1.0,
+    per_unit: 1,
 };
 
 /// Shares, from none to half in parts per million.
@@ -64,11 +71,11 @@ pub const SHARE: Scale = Scale {
     bounds: &[
         0, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     ],
-    unit: 1e-6,
+    per_unit: 1_000_000,
 };
 
 /// Buckets that any [`Scale`] has at most, with the one above its bounds.
-const BUCKETS: usize = 18;
+const BUCKETS: usize = 24;
 
 /// Counts of values by size. One thread records; what others read may lag, and its parts may be
 /// those of different moments.
@@ -98,13 +105,13 @@ impl Histogram {
         let mut total = Distribution::default();
         for histogram in histograms {
             let bounds = histogram.scale.bounds;
-            let unit = histogram.scale.unit;
+            let per_unit = f64::from(histogram.scale.per_unit);
             total.buckets.resize(bounds.len() + 1, (f64::INFINITY, 0));
             for (index, (bound, count)) in total.buckets.iter_mut().enumerate() {
-                *bound = bounds.get(index).map_or(f64::INFINITY, |&bound| bound as f64 * unit);
+                *bound = bounds.get(index).map_or(f64::INFINITY, |&bound| bound as f64 / per_unit);
                 *count += histogram.counts[index].load(Ordering::Relaxed);
             }
-            total.sum += histogram.sum.load(Ordering::Relaxed) as f64 * unit;
+            total.sum += histogram.sum.load(Ordering::Relaxed) as f64 / per_unit;
         }
         total
     }
@@ -137,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    const SCALE: Scale = Scale { bounds: &[0, 10, 100], unit: 0.5 };
+    const SCALE: Scale = Scale { bounds: &[0, 10, 100], per_unit: 2 };
 
     #[test]
     fn a_bound_belongs_to_its_bucket() {

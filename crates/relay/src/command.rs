@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
-use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
 
-use crate::shared::{Settings, lower, raise};
+use crate::settings::Settings;
+use crate::wake::{self, lower, raise};
 
 /// Answered in words, once it is done or refused.
 pub(crate) type Reply = oneshot::Sender<Result<String, String>>;
@@ -33,8 +33,7 @@ pub(crate) struct Commands {
 
 impl Commands {
     pub(crate) fn new() -> io::Result<Commands> {
-        let given = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Commands { queue: Mutex::default(), given })
+        Ok(Commands { queue: Mutex::default(), given: wake::flag()? })
     }
 
     pub(crate) fn give(&self, command: Command) {

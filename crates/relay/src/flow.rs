@@ -1,55 +1,41 @@
 //! One split flow with its two sockets.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 use std::vec::IntoIter;
 
-use midspan_observe::subscriber;
 use midspan_split::{
-    Action, Cause, Failure, Leg, LegInfo, Legs, Note, Outcome, Patience, PerLeg, Pump, Read,
-    ReadAhead, Readiness, Verdict, Way, Write,
+    Failure, Flow, Key, Leg, LegInfo, Legs, Note, PerLeg, Read, Readiness, Verdict, Way, Write,
 };
 use midspan_sys::ring::Outgoing;
-use midspan_units::{Span, Time};
+use midspan_units::Span;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, shutdown, sockopt};
 
 use crate::config::Forward;
 use crate::counters::{Count, Counters};
-use crate::observe::Totals;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
-use crate::slab::Key;
 use crate::store::{Store, failure};
 
-/// A split flow: a [`Pump`] over two sockets.
+/// What a flow has beside what is decided of it: two sockets, and what is held between them.
 ///
 /// The sockets are watched edge-triggered, once and for all.
 #[derive(Debug)]
 pub(crate) struct LiveFlow {
-    pump: Pump,
     sockets: PerLeg<OwnedFd>,
     /// Where bytes are between reading and writing, by the leg read from.
     stores: PerLeg<Store>,
-    pub(crate) client: IpAddr,
     story: Story,
-    /// In the worker's queue of flows with work to do.
-    pub(crate) queued: bool,
-    /// In the worker's queue of flows that wait for a buffer.
-    pub(crate) waiting: bool,
     /// Servers to try if this one cannot be connected to.
     others: Others,
-    /// When the connect that is under way is given up.
-    connect_due: Instant,
     /// Code point of the client's SYN, which connections to the server have too.
     pub(crate) dscp: u8,
     /// What the server is sent before what the client sends, until it is connected.
-    pub(crate) preface: Option<Box<[u8]>>,
-    /// In the worker's queue of flows that linger.
-    pub(crate) lingers: bool,
+    preface: Option<Box<[u8]>>,
 }
 
 /// What a worker's flows are carried out with, for the one of this key.
@@ -88,17 +74,17 @@ pub(crate) enum Others {
 
 impl Others {
     /// All but the first.
-    pub(crate) fn of(forward: Option<Arc<Forward>>, first: SocketAddr) -> Others {
+    pub(crate) fn of(forward: Option<Arc<Forward>>, first: SocketAddr, now: Instant) -> Others {
         forward.map_or(Others::None, |forward| {
-            let left = forward.to.others(first, Instant::now()).into_iter();
+            let left = forward.to.others(first, now).into_iter();
             Others::Of { forward, tried: first, left }
         })
     }
 
     /// The one before cannot be connected to.
-    pub(crate) fn next(&mut self) -> Option<SocketAddr> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<SocketAddr> {
         let Others::Of { forward, tried, left } = self else { return None };
-        forward.to.failed(*tried, Instant::now());
+        forward.to.failed(*tried, now);
         *tried = left.next()?;
         Some(*tried)
     }
@@ -118,58 +104,27 @@ impl Others {
     }
 }
 
-/// What an event comes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// There may be work to do.
-    Work,
-    /// The server has answered, and there may be work to do.
-    Connected,
-    /// The server cannot be connected to, and there is another.
-    TryAnother,
-}
-
 impl LiveFlow {
     pub(crate) fn new(
         story: Story,
-        client_leg: OwnedFd,
-        server_leg: OwnedFd,
-        ahead: PerLeg<ReadAhead>,
+        sockets: PerLeg<OwnedFd>,
         others: Others,
-        connect_due: Instant,
+        dscp: u8,
+        preface: Option<Box<[u8]>>,
     ) -> Self {
-        LiveFlow {
-            pump: Pump::new(ahead),
-            sockets: PerLeg { client: client_leg, server: server_leg },
-            stores: PerLeg { client: Store::Empty, server: Store::Empty },
-            client: subscriber(story.client.ip()),
-            story,
-            queued: false,
-            waiting: false,
-            others,
-            connect_due,
-            dscp: 0,
-            preface: None,
-            lingers: false,
-        }
+        let stores = PerLeg { client: Store::Empty, server: Store::Empty };
+        LiveFlow { sockets, stores, story, others, dscp, preface }
     }
 
     /// The next server to try.
-    pub(crate) fn next_server(&mut self) -> Option<SocketAddr> {
-        self.others.next()
+    pub(crate) fn next_server(&mut self, now: Instant) -> Option<SocketAddr> {
+        self.others.next(now)
     }
 
     /// Goes on with another connection to another server.
-    pub(crate) fn replace_server_leg(
-        &mut self,
-        fd: OwnedFd,
-        server: SocketAddr,
-        connect_due: Instant,
-    ) {
+    pub(crate) fn replace_server_leg(&mut self, fd: OwnedFd, server: SocketAddr) {
         self.story.server = server;
         self.sockets.server = fd;
-        self.pump.replaced();
-        self.connect_due = connect_due;
     }
 
     pub(crate) fn fd(&self, leg: Leg) -> &OwnedFd {
@@ -180,113 +135,48 @@ impl LiveFlow {
         &self.story
     }
 
-    /// Bytes that have crossed each leg.
-    pub(crate) fn totals(&self) -> PerLeg<Totals> {
-        let flow = self.pump.flow();
-        let of = |leg| Totals { received: flow.total_received(leg), sent: flow.total_sent(leg) };
-        PerLeg { client: of(Leg::Client), server: of(Leg::Server) }
-    }
-
-    /// Whether the connect that was to be given up at `due` is still under way.
-    pub(crate) fn is_due(&self, due: Instant) -> bool {
-        self.pump.flow().is_connecting() && self.connect_due == due
-    }
-
-    /// Why to reset it, if nothing has moved for too long.
-    pub(crate) fn overstays(&mut self, patience: &Patience, now: Time) -> Option<Cause> {
-        self.pump.overstays(patience, now)
-    }
-
-    pub(crate) fn fail(&mut self, cause: Cause) {
-        self.pump.fail(cause);
-    }
-
-    /// So many of the client's bytes went with the SYN to the server.
-    pub(crate) fn early(&mut self, bytes: u64, counters: &Counters) {
-        self.pump.early(bytes);
-        received(counters, Leg::Client).add(bytes);
-        sent(counters, Leg::Server).add(bytes);
-        counters.fast_open_sent.add(1);
-    }
-
-    /// Takes in what epoll said of a leg.
-    pub(crate) fn event(&mut self, leg: Leg, flags: EventFlags, means: Means<'_>) -> Told {
-        let LiveFlow { pump, sockets, stores, story, others, preface, .. } = self;
-        let mut legs = Sockets { sockets, stores, spliced: &mut story.spliced, means };
-        match pump.event(leg, readiness(flags), &mut legs) {
-            Outcome::Work => Told::Work,
-            Outcome::Connected => {
-                story.connected = Some(Instant::now());
-                others.answered();
-                if let Some(preface) = preface.take() {
-                    // It fits: nothing else is in the socket's buffer yet.
-                    let sent = rustix::net::send(&sockets.server, &preface, SendFlags::NOSIGNAL);
-                    if sent != Ok(preface.len()) {
-                        pump.lose(Leg::Server, sent.err().map(failure), &mut legs);
-                    }
-                }
-                Told::Connected
-            }
-            Outcome::Refused if !others.is_empty() => Told::TryAnother,
-            Outcome::Refused => {
-                others.next();
-                pump.fail(Cause::ConnectFailed);
-                Told::Work
-            }
+    /// The server has answered, and is sent what comes before the client's bytes.
+    pub(crate) fn connected(&mut self, now: Instant) -> Result<(), Option<Failure>> {
+        self.story.connected = Some(now);
+        self.others.answered();
+        let Some(preface) = self.preface.take() else { return Ok(()) };
+        // It fits: nothing else is in the socket's buffer yet.
+        match rustix::net::send(&self.sockets.server, &preface, SendFlags::NOSIGNAL) {
+            Ok(sent) if sent == preface.len() => Ok(()),
+            sent => Err(sent.err().map(failure)),
         }
     }
 
-    /// Does what can be done now, up to a share of so many bytes in each direction.
-    pub(crate) fn turn(&mut self, now: Time, most: u64, means: Means<'_>) -> Action {
-        let (pump, mut legs) = self.parts(means);
-        pump.turn(now, most, &mut legs)
+    /// Its connections, and what is between them.
+    pub(crate) fn legs<'a>(&'a mut self, means: Means<'a>) -> Sockets<'a> {
+        let LiveFlow { sockets, stores, story, .. } = self;
+        Sockets { sockets, stores, spliced: &mut story.spliced, means }
     }
 
-    /// What this leg has in the outbox.
-    pub(crate) fn outgoing(&self, to: Leg) -> Option<Outgoing<'_>> {
-        let data = self.stores[to.other()].copied().filter(|_| self.pump.is_posted(to))?;
-        Some(Outgoing { socket: self.sockets[to].as_fd(), data, more: self.pump.has_more(to) })
+    /// What this leg has in the outbox; with `more` to come soon.
+    pub(crate) fn outgoing(&self, to: Leg, more: bool) -> Option<Outgoing<'_>> {
+        let data = self.stores[to.other()].copied()?;
+        Some(Outgoing { socket: self.sockets[to].as_fd(), data, more })
     }
 
-    /// Takes in what sending this leg's part of the outbox came to.
+    /// What sending this leg's part of the outbox came to. None if it was not tried.
     pub(crate) fn sent_out(
         &mut self,
         to: Leg,
-        sent: Result<usize, Errno>,
-        means: Means<'_>,
-    ) -> Action {
-        let (pump, mut legs) = self.parts(means);
-        let written = match sent {
-            Err(Errno::CANCELED | Errno::INTR) => None,
-            sent => Some(legs.count_written(to, |store| store.sent(sent))),
-        };
-        pump.completed(to, written, &mut legs)
-    }
-
-    /// Whether read interest in a leg is to be masked (`Some(true)`) or unmasked.
-    pub(crate) fn should_mask_reads(&self, leg: Leg) -> Option<bool> {
-        self.pump.should_mask_reads(leg)
-    }
-
-    pub(crate) fn set_reads_masked(&mut self, leg: Leg, masked: bool) {
-        self.pump.set_reads_masked(leg, masked);
-    }
-
-    /// Whether a leg's connection has failed, and what came by it is still on its way to the other one's peer.
-    pub(crate) fn is_lingering(&self) -> bool {
-        self.pump.is_lingering()
-    }
-
-    /// Has the next turn see how much of it is acknowledged, of which the kernel tells nothing; or gives up.
-    pub(crate) fn look_after_last(&mut self, now: Time, means: Means<'_>) {
-        let (pump, mut legs) = self.parts(means);
-        pump.look_after_last(now, &mut legs);
+        result: Result<usize, Errno>,
+        counters: &Counters,
+    ) -> Option<Write> {
+        if let Err(Errno::CANCELED | Errno::INTR) = result {
+            return None;
+        }
+        let written = self.stores[to.other()].sent(result);
+        count_written(counters, to, written);
+        Some(written)
     }
 
     /// Gives back what the flow has borrowed, and makes the sockets ready to be closed, by
     /// dropping this: they will reset their peers, unless they have ended in order.
-    pub(crate) fn release(&mut self, pool: &mut Pool) {
-        let flow = self.pump.flow();
+    pub(crate) fn release(&mut self, flow: &Flow, pool: &mut Pool) {
         // Where both FINs are acknowledged there is nothing left to deliver, nor to reset.
         let closed = flow.verdict() == Verdict::Close;
         for leg in Leg::BOTH {
@@ -300,32 +190,28 @@ impl LiveFlow {
             }
         }
     }
+}
 
-    /// What decides, and what it decides about.
-    fn parts<'a>(&'a mut self, means: Means<'a>) -> (&'a mut Pump, Sockets<'a>) {
-        let LiveFlow { pump, sockets, stores, story, .. } = self;
-        (pump, Sockets { sockets, stores, spliced: &mut story.spliced, means })
-    }
+/// Bytes that have crossed a leg.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Totals {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+}
+
+/// Bytes that have crossed each leg.
+pub(crate) fn totals(flow: &Flow) -> PerLeg<Totals> {
+    let of = |leg| Totals { received: flow.total_received(leg), sent: flow.total_sent(leg) };
+    PerLeg { client: of(Leg::Client), server: of(Leg::Server) }
 }
 
 /// A flow's sockets, and the buffers and pipes between them.
-struct Sockets<'a> {
+pub(crate) struct Sockets<'a> {
     sockets: &'a PerLeg<OwnedFd>,
     stores: &'a mut PerLeg<Store>,
     /// Directions that were ever promoted to splicing.
     spliced: &'a mut PerLeg<bool>,
     means: Means<'a>,
-}
-
-impl Sockets<'_> {
-    /// Writes by `write` from the store of what is for a leg.
-    fn count_written(&mut self, to: Leg, write: impl FnOnce(&mut Store) -> Write) -> Write {
-        let written = write(&mut self.stores[to.other()]);
-        if let Write::Some { bytes, .. } = written {
-            sent(self.means.counters, to).add(bytes);
-        }
-        written
-    }
 }
 
 impl Legs for Sockets<'_> {
@@ -350,8 +236,9 @@ impl Legs for Sockets<'_> {
         if copies && self.means.outbox.post(self.means.key, to) {
             return Write::Posted;
         }
-        let socket = &self.sockets[to];
-        self.count_written(to, |store| store.write(socket, more))
+        let written = self.stores[to.other()].write(&self.sockets[to], more);
+        count_written(self.means.counters, to, written);
+        written
     }
 
     fn release_if_empty(&mut self, from: Leg) {
@@ -402,7 +289,8 @@ impl Legs for Sockets<'_> {
     }
 }
 
-fn readiness(flags: EventFlags) -> Readiness {
+/// What epoll has said.
+pub(crate) fn readiness(flags: EventFlags) -> Readiness {
     Readiness {
         readable: flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP),
         writable: flags.contains(EventFlags::OUT),
@@ -410,6 +298,19 @@ fn readiness(flags: EventFlags) -> Readiness {
         read_closed: flags.intersects(EventFlags::RDHUP | EventFlags::HUP),
         hung_up: flags.contains(EventFlags::HUP),
         failed: flags.contains(EventFlags::ERR),
+    }
+}
+
+/// Counts bytes of a client's that went with the SYN to its server.
+pub(crate) fn count_early(counters: &Counters, bytes: u64) {
+    received(counters, Leg::Client).add(bytes);
+    sent(counters, Leg::Server).add(bytes);
+    counters.fast_open_sent.add(1);
+}
+
+fn count_written(counters: &Counters, to: Leg, written: Write) {
+    if let Write::Some { bytes, .. } = written {
+        sent(counters, to).add(bytes);
     }
 }
 

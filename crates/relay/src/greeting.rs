@@ -1,11 +1,11 @@
 //! Connections that begin with a PROXY protocol header, until it is there.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use midspan_split::{Key, Waits};
+use midspan_units::{Span, Time};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -13,11 +13,10 @@ use rustix::net::RecvFlags;
 
 use crate::config::Forward;
 use crate::proxy_protocol::{self, Ends, Header};
-use crate::slab::{Key, Slab};
 use crate::socket::Accepted;
 
 /// How long a header may take. "At least 3 seconds to cover a TCP retransmit", says the protocol.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Span = Span::from_secs(5);
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 64;
 
@@ -29,9 +28,7 @@ type Greeting = (Accepted, Arc<Forward>);
 #[derive(Debug)]
 pub(crate) struct Greetings {
     epoll: OwnedFd,
-    waiting: Slab<Greeting>,
-    /// When they are given up. All have the same time, so the first in is the first due.
-    due: VecDeque<(Instant, Key)>,
+    waiting: Waits<Greeting>,
 }
 
 /// What came of waiting.
@@ -54,7 +51,7 @@ enum Heard {
 impl Greetings {
     pub(crate) fn new() -> io::Result<Greetings> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Greetings { epoll, waiting: Slab::new(), due: VecDeque::new() })
+        Ok(Greetings { epoll, waiting: Waits::new(PATIENCE) })
     }
 
     /// Readable when there is something to [hear](Greetings::hear).
@@ -67,30 +64,29 @@ impl Greetings {
     }
 
     /// When the next is to be [given up](Greetings::give_up).
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.due.front().map(|&(due, _)| due)
+    pub(crate) fn poll_timeout(&mut self) -> Option<Time> {
+        self.waiting.poll_timeout()
     }
 
     /// Takes a connection in, unless its header is there already, or cannot be awaited.
-    pub(crate) fn begin(&mut self, accepted: Accepted, forward: Arc<Forward>) -> Option<Greeted> {
+    pub(crate) fn begin(
+        &mut self,
+        accepted: Accepted,
+        forward: Arc<Forward>,
+        now: Time,
+    ) -> Option<Greeted> {
         match hear(&accepted.socket) {
             Heard::Whole(ends) => return Some(Greeted::Whole(accepted, forward, ends)),
             Heard::Nonsense => return Some(Greeted::Refused),
             Heard::Part => {}
         }
-        let key = self.waiting.insert_with(|key| {
-            let data = EventData::new_u64(key.to_bits());
-            let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
-            epoll::add(&self.epoll, &accepted.socket, data, flags)?;
-            Ok::<_, Errno>((accepted, forward))
-        });
-        match key {
-            Ok(key) => {
-                self.due.push_back((Instant::now() + PATIENCE, key));
-                None
-            }
-            Err(_) => Some(Greeted::Refused),
+        let data = EventData::new_u64(self.waiting.next_key().to_bits());
+        let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
+        if epoll::add(&self.epoll, &accepted.socket, data, flags).is_err() {
+            return Some(Greeted::Refused);
         }
+        self.waiting.insert((accepted, forward), now);
+        None
     }
 
     /// Gives what came of those that something was heard of.
@@ -103,7 +99,7 @@ impl Greetings {
         let mut all = Vec::new();
         for epoll::Event { flags, data } in events {
             let key = Key::from_bits(data.u64());
-            let Some((accepted, _)) = self.waiting.get_mut(key) else { continue };
+            let Some((accepted, _)) = self.waiting.get(key) else { continue };
             let ended = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
             let heard = match hear(&accepted.socket) {
                 Heard::Part if flags.intersects(ended) => Heard::Nonsense,
@@ -119,15 +115,10 @@ impl Greetings {
     }
 
     /// Refuses those that have taken too long, and says how many.
-    pub(crate) fn give_up(&mut self) -> u64 {
+    pub(crate) fn give_up(&mut self, now: Time) -> u64 {
         let mut refused = 0;
-        while let Some(&(due, key)) = self.due.front() {
-            let waits = self.waiting.get_mut(key).is_some();
-            if waits && Instant::now() < due {
-                break;
-            }
-            self.due.pop_front();
-            refused += u64::from(self.end(key, None).is_some());
+        while self.waiting.take_expired(now).is_some() {
+            refused += 1;
         }
         refused
     }

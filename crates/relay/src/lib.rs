@@ -8,10 +8,10 @@
 //! while it runs, and [`Interception`] the rules alone.
 
 mod accounts;
-mod admission;
+mod background;
+mod clock;
 mod command;
 mod config;
-mod confirm;
 mod control;
 mod counters;
 mod flow;
@@ -19,27 +19,31 @@ mod flow;
 #[doc(hidden)]
 pub mod fuzz;
 mod greeting;
+mod held;
 mod inbox;
+mod injector;
 mod interception;
 mod observe;
 mod opening;
 mod outbox;
+mod passed;
 mod pool;
 mod privileges;
 mod proxy_protocol;
+mod questions;
 mod relay;
 mod reload;
 mod servers;
+mod settings;
 mod shared;
-mod slab;
 mod socket;
 mod store;
 mod succession;
 mod unix;
+mod wake;
 mod watchdog;
 mod worker;
 
-pub use accounts::{PassedSnapshot, Treatment};
 pub use config::{
     AddressesKind, AdminConfig, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig, Handshake,
     InterceptionKind, LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports,
@@ -48,6 +52,7 @@ pub use config::{
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};
 pub use observe::ObserveError;
+pub use passed::{PassedSnapshot, Treatment};
 pub use proxy_protocol::ProxyVersion;
 pub use relay::{Error, Relay, Start, prove_steering, run};
 pub use shared::Monitor;

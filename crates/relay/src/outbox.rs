@@ -2,11 +2,10 @@
 
 use std::os::fd::AsFd;
 
-use midspan_split::Leg;
+use midspan_split::{Key, Leg};
 use midspan_sys::ring::{Outgoing, SendRing};
 use rustix::io::Errno;
 
-use crate::slab::Key;
 use crate::store::send;
 
 /// Legs that have something to be sent.
@@ -15,6 +14,8 @@ pub(crate) struct Outbox {
     /// None where the kernel has none for us: each flow then sends for itself, at once.
     ring: Option<SendRing>,
     legs: Vec<(Key, Leg)>,
+    /// Those for which was sent last, and what came of it.
+    tried: Vec<(Key, Leg)>,
     results: Vec<Result<usize, Errno>>,
 }
 
@@ -28,8 +29,8 @@ impl Outbox {
             tracing::debug!(%error, "no io_uring: each flow sends for itself");
         }
         let most = Self::MOST as usize;
-        let (legs, results) = (Vec::with_capacity(most), Vec::with_capacity(most));
-        Outbox { ring: ring.ok(), legs, results }
+        let (legs, tried) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        Outbox { ring: ring.ok(), legs, tried, results: Vec::with_capacity(most) }
     }
 
     /// Whether the turn of one more flow might find no place for both its legs.
@@ -51,12 +52,14 @@ impl Outbox {
         &mut self,
         outgoing: impl Fn(Key, Leg) -> Option<Outgoing<'a>>,
     ) -> usize {
-        self.legs.retain(|&(key, to)| outgoing(key, to).is_some());
+        self.tried.clear();
         self.results.clear();
-        let mut all = self.legs.iter().filter_map(|&(key, to)| outgoing(key, to));
+        std::mem::swap(&mut self.tried, &mut self.legs);
+        self.tried.retain(|&(key, to)| outgoing(key, to).is_some());
+        let mut all = self.tried.iter().filter_map(|&(key, to)| outgoing(key, to));
         match &mut self.ring {
             // One alone is sent faster by itself.
-            Some(ring) if self.legs.len() > 1 => self.results.extend_from_slice(ring.send(all)),
+            Some(ring) if self.tried.len() > 1 => self.results.extend_from_slice(ring.send(all)),
             _ => {
                 let sent = |one: Outgoing<'_>| send(one.socket.as_fd(), one.data, one.more);
                 self.results.extend(all.next().map(sent));
@@ -69,13 +72,13 @@ impl Outbox {
         self.results.len()
     }
 
-    /// What became of one of them: `ECANCELED` if it was not tried.
-    pub(crate) fn result(&self, index: usize) -> (Key, Leg, Result<usize, Errno>) {
-        let (key, to) = self.legs[index];
-        (key, to, self.results[index])
+    /// For whom one of them was.
+    pub(crate) fn sent_for(&self, index: usize) -> (Key, Leg) {
+        self.tried[index]
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.legs.clear();
+    /// What became of one of them: `ECANCELED` if it was not tried.
+    pub(crate) fn result(&self, index: usize) -> Result<usize, Errno> {
+        self.results[index]
     }
 }

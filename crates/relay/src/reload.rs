@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use crate::command::{Command, Reply};
-use crate::shared::{Settings, Shared};
+use crate::settings::Settings;
+use crate::shared::Shared;
 use crate::socket;
 
 /// Reads the configuration and asks for names in a thread of its own, as that may take long, and has the

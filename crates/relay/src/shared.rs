@@ -2,28 +2,33 @@
 
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use midspan_split::Limits;
+use midspan_observe::Histogram;
+use midspan_split::{Admission, Limits};
 use midspan_steer::{Counts, FlowRecord, HeldSyn, Slot, Tally};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::accounts::{Passed, PassedSnapshot, Treatment};
-use crate::admission::Admission;
+use crate::clock::Epoch;
 use crate::command::Commands;
-use crate::config::{Config, Forward};
-use crate::confirm::Injector;
+use crate::config::{Config, Forward, Handshake};
 use crate::counters::{Counters, Snapshot};
 use crate::inbox::Inbox;
+use crate::injector::Injector;
 use crate::interception::Probes;
-use crate::observe::{Epoch, Measures, Observer, Questions};
+use crate::observe::measures::Measures;
+use crate::observe::observer::Observer;
+use crate::passed::{Passed, PassedSnapshot, Treatment};
 use crate::privileges::Privileges;
+use crate::questions::Questions;
+use crate::settings::Settings;
 use crate::socket::Place;
+use crate::wake::{self, raise};
 
 /// What the workers are to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,12 +62,16 @@ pub(crate) struct Shared {
     /// The congestion control of the client's leg where the configuration names none; unset if that is the
     /// kernel's choice.
     pub(crate) for_clients: OnceLock<&'static str>,
+    /// The handshake where the configuration names none.
+    pub(crate) handshake: OnceLock<Handshake>,
     /// Reads the configuration again.
     load: OnceLock<Hook<Load>>,
+    /// How the configuration was read again last, if it was.
+    reload: Mutex<Option<Reload>>,
     /// What BPF has decided, if it steers.
     pub(crate) tally: OnceLock<Tally>,
     pub(crate) descriptors: Descriptors,
-    pub(crate) admission: Admission,
+    pub(crate) admission: Arc<Admission<IpAddr>>,
     phase: AtomicU8,
     /// One for each worker.
     pub(crate) ends: Vec<WorkerEnd>,
@@ -104,14 +113,6 @@ impl Drop for HeldSlot {
     fn drop(&mut self) {
         self.shared.slots.fetch_sub(1, Ordering::AcqRel);
     }
-}
-
-/// What may change while the relay runs, as a whole.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) config: Config,
-    /// Where connections are made to the relay itself, and whom they are passed on to.
-    pub(crate) forwards: Vec<Arc<Forward>>,
 }
 
 /// What one worker is seen and reached by.
@@ -169,13 +170,12 @@ impl Shared {
             );
         }
         let limits = descriptors.limits(&config);
-        let flag = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
         let end = || {
             Ok(WorkerEnd {
                 counters: Counters::default(),
                 measures: Measures::new(),
                 beat: AtomicU64::new(0),
-                wake: flag()?,
+                wake: wake::flag()?,
                 questions: Questions::default(),
                 held: Mutex::default(),
                 inbox: Inbox::default(),
@@ -193,13 +193,15 @@ impl Shared {
             commands: Commands::new()?,
             log_level: OnceLock::new(),
             for_clients: OnceLock::new(),
+            handshake: OnceLock::new(),
             load: OnceLock::new(),
+            reload: Mutex::default(),
             tally: OnceLock::new(),
             descriptors,
-            admission: Admission::new(limits),
+            admission: Arc::new(Admission::new(limits)),
             phase: AtomicU8::new(Phase::Run as u8),
             ends,
-            ended: flag()?,
+            ended: wake::flag()?,
             injector: OnceLock::new(),
             probes: Arc::default(),
             slots: AtomicUsize::new(0),
@@ -227,11 +229,23 @@ impl Shared {
         }
     }
 
+    pub(crate) fn last_reload(&self) -> Option<Reload> {
+        *self.reload.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps how the configuration was read again just now.
+    pub(crate) fn note_reload(&self, succeeded: bool) {
+        let mut last = self.reload.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = last.and_then(|last| last.success);
+        *last = Some(Reload { succeeded, success: succeeded.then(SystemTime::now).or(before) });
+    }
+
     pub(crate) fn load_config(&self) -> Result<Config, String> {
         match self.load.get() {
             Some(Hook(load)) => {
                 let mut config = load()?;
                 config.complete(self.for_clients.get().copied());
+                config.settle_handshake(self.handshake.get().copied().unwrap_or(Handshake::Early));
                 Ok(config)
             }
             None => Err("there is no configuration to read again".into()),
@@ -276,21 +290,6 @@ impl Shared {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot::sum(self.ends.iter().map(|end| &end.counters))
-    }
-}
-
-/// Makes an eventfd readable.
-pub(crate) fn raise(flag: &OwnedFd) {
-    // It can only fail by being raised some 2^64 times already.
-    let _ = rustix::io::write(flag, &1u64.to_ne_bytes());
-}
-
-/// Makes an eventfd unreadable, and says how often it was raised.
-pub(crate) fn lower(flag: &OwnedFd) -> u64 {
-    let mut count = [0; 8];
-    match rustix::io::read(flag, &mut count) {
-        Ok(_) => u64::from_ne_bytes(count),
-        Err(_) => 0,
     }
 }
 
@@ -369,6 +368,11 @@ impl Monitor {
         self.0.passed[treatment as usize].snapshot()
     }
 
+    /// How long connections took that were treated so.
+    pub(crate) fn completions(&self, treatment: Treatment) -> &[Histogram] {
+        self.0.passed[treatment as usize].completions()
+    }
+
     /// Has requests of the admin socket to log more or less carried out by `set`, which says in one
     /// line why it cannot. Once; nothing follows from a second time.
     pub fn on_log_level(&self, set: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
@@ -392,6 +396,15 @@ impl Monitor {
     pub fn flow_limit(&self) -> u32 {
         self.0.descriptors.limit(&self.0.settings().config)
     }
+}
+
+/// How the configuration was read again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reload {
+    /// Whether it was taken.
+    pub(crate) succeeded: bool,
+    /// When it last was.
+    pub(crate) success: Option<SystemTime>,
 }
 
 #[cfg(test)]

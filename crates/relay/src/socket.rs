@@ -393,7 +393,7 @@ pub(crate) enum NotAccepted {
 
 /// Takes a connection. It is for the first that the listener's are passed on to, or else for whom the
 /// client believes to be connected to.
-pub(crate) fn accept(listener: &Listener) -> Result<Accepted, NotAccepted> {
+pub(crate) fn accept(listener: &Listener, now: Instant) -> Result<Accepted, NotAccepted> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let (socket, client) =
         rustix::net::acceptfrom_with(&listener.fd, flags).map_err(|error| match error {
@@ -410,7 +410,7 @@ pub(crate) fn accept(listener: &Listener) -> Result<Accepted, NotAccepted> {
         Ok(None) | Err(_) => Opening::default(),
     };
     let server = match &listener.forward {
-        Some(forward) => forward.to.first(Instant::now()),
+        Some(forward) => forward.to.first(now),
         None => opening.server.or_else(|| address_of(&socket)),
     };
     match (client, server) {

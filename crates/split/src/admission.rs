@@ -1,7 +1,9 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many flows are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,88 +32,111 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Who has how many flows open, against the [`Limits`]. A client is whatever the caller tells
-/// clients apart by: an address or a prefix.
+/// Who has how many flows open, against the [`Limits`], for all workers. A client is whatever the caller tells clients apart
+/// by: an address or a prefix.
 ///
-/// Memory is taken at the start, for one client per flow up to [`Ledger::ROOM`]; past so many
-/// clients at one time it grows.
+/// Both limits hold exactly, whoever asks at the same time: the count of all is one number, and clients are kept in parts
+/// that are locked one at a time, for a look into a table. Memory is taken at the start, for one client per flow up to
+/// [`Admission::ROOM`]; past so many clients at one time it grows.
 #[derive(Debug)]
-pub struct Ledger<C> {
-    limits: Limits,
-    flows: u32,
-    clients: HashMap<C, u32>,
+pub struct Admission<C> {
+    limit: AtomicU32,
+    limit_per_client: AtomicU32,
+    flows: AtomicU32,
+    hasher: RandomState,
+    parts: [Mutex<HashMap<C, u32>>; PARTS],
 }
 
-impl<C: Eq + Hash> Ledger<C> {
+/// So many that workers seldom meet in one.
+const PARTS: usize = 64;
+
+impl<C: Copy + Eq + Hash> Admission<C> {
     /// Clients at one time for which memory is taken at the start.
     pub const ROOM: u32 = 1 << 16;
 
-    /// An empty ledger.
+    /// Nobody has a flow.
     pub fn new(limits: Limits) -> Self {
-        let room = limits.flows.min(Self::ROOM) as usize;
-        Ledger { limits, flows: 0, clients: HashMap::with_capacity(room) }
+        let room = (limits.flows.min(Self::ROOM) as usize).div_ceil(PARTS);
+        Admission {
+            limit: AtomicU32::new(limits.flows),
+            limit_per_client: AtomicU32::new(limits.flows_per_client),
+            flows: AtomicU32::new(0),
+            hasher: RandomState::new(),
+            parts: std::array::from_fn(|_| Mutex::new(HashMap::with_capacity(room))),
+        }
     }
 
     /// Other limits from now on. What is open stays, though it be more.
-    pub fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+    pub fn set_limits(&self, limits: Limits) {
+        self.limit.store(limits.flows, Ordering::Relaxed);
+        self.limit_per_client.store(limits.flows_per_client, Ordering::Relaxed);
     }
 
-    /// All clients that have flows open.
-    pub fn clients(&self) -> impl Iterator<Item = &C> {
-        self.clients.keys()
+    /// All clients that have flows open, each as it was at some moment of the call.
+    pub fn clients(&self) -> Vec<C> {
+        self.parts.iter().flat_map(|part| lock(part).keys().copied().collect::<Vec<_>>()).collect()
     }
 
-    /// Takes a new flow of `client` into account. Every flow admitted must be
-    /// [released](Ledger::release) once.
+    /// Takes a new flow of `client` into account, and says whether the client may have no more now. Every flow admitted must
+    /// be [released](Admission::release) once.
     ///
     /// # Errors
     /// When a limit is reached; nothing changes then.
-    pub fn admit(&mut self, client: C) -> Result<(), Refusal> {
-        if self.flows >= self.limits.flows {
-            return Err(Refusal::TooManyFlows);
+    pub fn admit(&self, client: C) -> Result<bool, Refusal> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let one_more = |flows| (flows < limit).then_some(flows + 1);
+        self.flows
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .map_err(|_| Refusal::TooManyFlows)?;
+        let most = self.limit_per_client.load(Ordering::Relaxed);
+        let mut part = self.part(&client);
+        let open = part.get(&client).copied().unwrap_or(0);
+        if open >= most {
+            self.flows.fetch_sub(1, Ordering::Relaxed);
+            return Err(Refusal::TooManyOfClient);
         }
-        match self.clients.entry(client) {
-            Entry::Occupied(open) if *open.get() >= self.limits.flows_per_client => {
-                return Err(Refusal::TooManyOfClient);
-            }
-            Entry::Occupied(mut open) => *open.get_mut() += 1,
-            Entry::Vacant(_) if self.limits.flows_per_client == 0 => {
-                return Err(Refusal::TooManyOfClient);
-            }
-            Entry::Vacant(first) => {
-                first.insert(1);
-            }
-        }
-        self.flows += 1;
-        Ok(())
+        part.insert(client, open + 1);
+        Ok(open + 1 >= most)
     }
 
-    /// A flow of `client` is over. Without effect if none was admitted.
-    pub fn release(&mut self, client: C) {
-        if let Entry::Occupied(mut open) = self.clients.entry(client) {
-            self.flows -= 1;
-            match open.get() {
-                1 => drop(open.remove()),
-                _ => *open.get_mut() -= 1,
-            }
+    /// A flow of `client` is over: says whether the client could have had no more until now. Without effect if none was
+    /// admitted.
+    pub fn release(&self, client: C) -> bool {
+        let mut part = self.part(&client);
+        let Entry::Occupied(mut open) = part.entry(client) else { return false };
+        let was_full = *open.get() >= self.limit_per_client.load(Ordering::Relaxed);
+        match open.get() {
+            1 => drop(open.remove()),
+            _ => *open.get_mut() -= 1,
         }
+        self.flows.fetch_sub(1, Ordering::Relaxed);
+        was_full
     }
 
     /// Flows open now.
     pub fn flows(&self) -> u32 {
-        self.flows
+        self.flows.load(Ordering::Relaxed)
     }
 
     /// How many more flows there is room for in all.
     pub fn room(&self) -> u32 {
-        self.limits.flows.saturating_sub(self.flows)
+        self.limit.load(Ordering::Relaxed).saturating_sub(self.flows())
     }
 
     /// Whether a client has as many flows as it may.
     pub fn is_full(&self, client: &C) -> bool {
-        self.clients.get(client).copied().unwrap_or(0) >= self.limits.flows_per_client
+        let open = self.part(client).get(client).copied().unwrap_or(0);
+        open >= self.limit_per_client.load(Ordering::Relaxed)
     }
+
+    /// That part of the clients to which this one belongs.
+    fn part(&self, client: &C) -> MutexGuard<'_, HashMap<C, u32>> {
+        lock(&self.parts[self.hasher.hash_one(client) as usize % PARTS])
+    }
+}
+
+fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
+    part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What each of the workers offers to take of the `room` that is left of `limit` flows: a like part, as what is offered
@@ -186,14 +211,14 @@ mod tests {
 
     #[test]
     fn limits_are_told_apart() {
-        let mut ledger = Ledger::new(Limits { flows: 3, flows_per_client: 2 });
-        assert_eq!(ledger.admit("a"), Ok(()));
-        assert_eq!(ledger.admit("a"), Ok(()));
-        assert_eq!(ledger.admit("a"), Err(Refusal::TooManyOfClient));
-        assert_eq!(ledger.admit("b"), Ok(()));
-        assert_eq!(ledger.admit("c"), Err(Refusal::TooManyFlows));
-        ledger.release("a");
-        assert_eq!(ledger.admit("c"), Ok(()));
+        let admission = Admission::new(Limits { flows: 3, flows_per_client: 2 });
+        assert_eq!(admission.admit("a"), Ok(false));
+        assert_eq!(admission.admit("a"), Ok(true));
+        assert_eq!(admission.admit("a"), Err(Refusal::TooManyOfClient));
+        assert_eq!(admission.admit("b"), Ok(false));
+        assert_eq!(admission.admit("c"), Err(Refusal::TooManyFlows));
+        assert!(admission.release("a"));
+        assert_eq!(admission.admit("c"), Ok(false));
     }
 
     #[test]
@@ -220,14 +245,14 @@ mod tests {
 
     #[test]
     fn lower_limits_are_for_what_comes() {
-        let mut ledger = Ledger::new(Limits { flows: 3, flows_per_client: 3 });
-        (0..3).for_each(|_| ledger.admit("a").unwrap());
-        ledger.set_limits(Limits { flows: 2, flows_per_client: 1 });
-        assert_eq!((ledger.flows(), ledger.room(), ledger.is_full(&"a")), (3, 0, true));
-        assert_eq!(ledger.admit("b"), Err(Refusal::TooManyFlows));
-        (0..2).for_each(|_| ledger.release("a"));
-        assert_eq!(ledger.admit("a"), Err(Refusal::TooManyOfClient));
-        assert_eq!(ledger.admit("b"), Ok(()));
+        let admission = Admission::new(Limits { flows: 3, flows_per_client: 3 });
+        assert!((0..3).all(|_| admission.admit("a").is_ok()));
+        admission.set_limits(Limits { flows: 2, flows_per_client: 1 });
+        assert_eq!((admission.flows(), admission.room(), admission.is_full(&"a")), (3, 0, true));
+        assert_eq!(admission.admit("b"), Err(Refusal::TooManyFlows));
+        (0..2).for_each(|_| assert!(admission.release("a")));
+        assert_eq!(admission.admit("a"), Err(Refusal::TooManyOfClient));
+        assert_eq!(admission.admit("b"), Ok(true));
         let mut budget = Budget::new(10);
         assert!(budget.take(7));
         budget.set_limit(5);
@@ -248,12 +273,12 @@ mod tests {
     proptest! {
         /// Whatever comes and goes: within the limits, and nobody is remembered once gone.
         #[test]
-        fn the_ledger_adds_up(
+        fn what_is_admitted_adds_up(
             steps in prop::collection::vec((any::<bool>(), 0u8..6), 0..300),
             flows in 0u32..12,
             flows_per_client in 0u32..4,
         ) {
-            let mut ledger = Ledger::new(Limits { flows, flows_per_client });
+            let admission = Admission::new(Limits { flows, flows_per_client });
             let mut open = [0u32; 6];
             for (comes, client) in steps {
                 let here = usize::from(client);
@@ -264,21 +289,22 @@ mod tests {
                     } else if open[here] >= flows_per_client {
                         Err(Refusal::TooManyOfClient)
                     } else {
-                        Ok(())
+                        Ok(open[here] + 1 >= flows_per_client)
                     };
-                    prop_assert_eq!(ledger.admit(client), expected);
+                    prop_assert_eq!(admission.admit(client), expected);
                     open[here] += u32::from(expected.is_ok());
                 } else {
-                    ledger.release(client);
+                    let was_full = open[here] > 0 && open[here] >= flows_per_client;
+                    prop_assert_eq!(admission.release(client), was_full);
                     open[here] = open[here].saturating_sub(1);
                 }
-                prop_assert_eq!(ledger.flows(), open.iter().sum::<u32>());
+                prop_assert_eq!(admission.flows(), open.iter().sum::<u32>());
             }
             for (client, count) in (0u8..).zip(open) {
-                (0..count).for_each(|_| ledger.release(client));
+                (0..count).for_each(|_| _ = admission.release(client));
             }
-            prop_assert!(ledger.clients.is_empty());
-            prop_assert_eq!(ledger.flows(), 0);
+            prop_assert!(admission.clients().is_empty());
+            prop_assert_eq!(admission.flows(), 0);
         }
     }
 }

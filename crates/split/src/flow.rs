@@ -293,7 +293,7 @@ impl Flow {
     // What has been.
 
     /// A number that grows with every payload byte read or given to a leg, and with every FIN read.
-    pub(crate) fn progress(&self) -> u64 {
+    pub fn progress(&self) -> u64 {
         let of = |leg| {
             let stream = &self.streams[leg];
             stream.received() + stream.sent() + u64::from(stream.is_read())

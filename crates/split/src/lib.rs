@@ -14,24 +14,34 @@
 
 mod admission;
 pub mod defaults;
+mod deferred_accept;
 mod flow;
 mod leg;
 mod linger;
 mod mover;
 mod pump;
 mod read_ahead;
+mod slab;
 mod stillness;
 mod stream;
+mod timers;
+mod waits;
 mod window;
+mod worker;
 
-pub use admission::{Budget, Ledger, Limits, Refusal, room_of_each, takes_nearby};
+pub use admission::{Admission, Budget, Limits, Refusal, room_of_each, takes_nearby};
 pub use defaults::ReadAheadKind;
+pub use deferred_accept::{Asked, Asking, DeferredAccept, Ends};
 pub use flow::{Cause, Flow, Verdict};
 pub use leg::{Leg, PerLeg};
 pub use linger::Linger;
 pub use mover::{Mover, Way};
 pub use pump::{Action, Failure, LegInfo, Legs, Note, Outcome, Pump, Read, Readiness, Write};
 pub use read_ahead::ReadAhead;
+pub use slab::{Key, Slab};
 pub use stillness::{Patience, Stillness};
 pub use stream::Watermarks;
+pub use timers::Timer;
+pub use waits::Waits;
 pub use window::ReceiveWindow;
+pub use worker::{ConnectAgain, Entry, Host, Opened, Over, Reason, Rules, Worker};

@@ -46,24 +46,52 @@ static __always_inline bool advance(struct course *course, __u32 end)
 	return false;
 }
 
-/* A direction's FIN passes. Both may at the same time, on two processors: one of them at least sees the other's, as
- * the exchange is ordered before what it looks at then. */
-static __always_inline void finish(struct flow *flow, struct course *course, __u64 now)
+/* Who a direction's bytes are for has acknowledged those before `number`: that is when it has them, whoever passed
+ * them on. The numbers of a split connection's two legs are not the same: these are counted from the first. */
+static __always_inline void acknowledge(struct course *course, __u32 number, __u64 now)
 {
-	struct course *other = course == &flow->up ? &flow->down : &flow->up;
+	for (int i = 0; i < CONTESTS; i++) {
+		__u32 base = *(volatile __u32 *)&course->base;
+		__u32 known = *(volatile __u32 *)&course->acknowledged;
+		__s32 ahead = number - base - known;
 
-	__sync_lock_test_and_set(&course->finished, 1);
-	if (*(volatile __u32 *)&other->finished)
-		close(flow, FINISHED, now);
+		if (!base) {
+			__sync_val_compare_and_swap(&course->base, 0, number);
+			continue;
+		}
+		if (ahead <= 0 || ahead >= FURTHEST)
+			return;
+		if (__sync_val_compare_and_swap(&course->acknowledged, known, known + ahead) != known)
+			continue;
+		/* A FIN has a number, and no payload. */
+		if ((__s32)((__u32)course->bytes - known) > 0) {
+			course->last_acknowledged_ns = now;
+			if (!course->first_acknowledged_ns)
+				course->first_acknowledged_ns = now;
+		}
+		return;
+	}
 }
 
-/* Takes a packet into a connection's account, which may end it. */
+/* Whether a direction's FIN has passed and is acknowledged. */
+static __always_inline bool is_over(const struct course *course)
+{
+	__u32 acknowledged = *(volatile __u32 *)&course->acknowledged;
+
+	return *(volatile __u32 *)&course->finished && (__s32)(acknowledged - (__u32)course->bytes) > 0;
+}
+
+/* Takes a packet into a connection's account, which may end it. Both directions' packets may pass at the same time, on
+ * two processors: one of them at least sees what the other has changed, as it changes its own before it looks. */
 static __always_inline void pass(struct flow *flow, struct course *course, const struct packet *packet,
 				 enum ending reset, __u64 now)
 {
+	struct course *other = course == &flow->up ? &flow->down : &flow->up;
 	__u32 end = packet->sequence + packet->payload;
 	__s32 ahead;
 
+	if ((packet->flags & (TCP_ACK | TCP_RST)) == TCP_ACK)
+		acknowledge(other, packet->acknowledgement, now);
 	if (packet->flags & TCP_SYN) {
 		if (!course->next)
 			course->next = packet->sequence + 1;
@@ -83,11 +111,13 @@ static __always_inline void pass(struct flow *flow, struct course *course, const
 	if (packet->flags & TCP_RST) {
 		ahead = packet->sequence - course->next;
 		if (ahead >= 0 && ahead < FURTHEST)
-			close(flow, reset, now);
+			close(flow, course->finished && other->finished ? FINISHED : reset, now);
 		return;
 	}
 	if (packet->flags & TCP_FIN)
-		finish(flow, course, now);
+		__sync_lock_test_and_set(&course->finished, 1);
+	if (is_over(course) && is_over(other))
+		close(flow, FINISHED, now);
 }
 
 /* Begins the account of what an opening has become. The client's first data and the server's answer may do so at
@@ -99,6 +129,9 @@ static __always_inline struct flow *begin(const struct connection *connection,
 		.connection = *connection,
 		.start_ns = opening->at_ns,
 		.up.next = opening->sequence + 1,
+		/* The relay's legs have numbers of their own. */
+		.up.base = opening->answered,
+		.down.base = opening->verdict == SPLIT ? opening->agreed : opening->answer + 1,
 		/* 0 while the server has not answered: its SYN or reset is still to come. */
 		.down.next = opening->stage == ANSWERED ? opening->answer + 1 : 0,
 		.verdict = opening->verdict,
@@ -120,6 +153,7 @@ static __always_inline void answered(const struct connection *connection, struct
 	learn(connection, now);
 	if (opening->stage == ASKED) {
 		opening->answer = packet->sequence;
+		opening->answered = packet->acknowledgement;
 		opening->answer_dscp = packet->dscp;
 		opening->stage = ANSWERED;
 	}
@@ -204,6 +238,19 @@ static __always_inline struct flow *begun_by_server(const struct connection *con
 	return NULL;
 }
 
+/* The client agrees, and may be silent for long now: the account begins if its server was asked first, and has agreed. */
+static __always_inline void agree(const struct packet *packet)
+{
+	struct connection connection = connection_from_client(packet);
+	struct opening *opening = pending(&connection, false, bpf_ktime_get_ns());
+
+	if (!opening || opening->verdict != SPLIT)
+		return;
+	opening->agreed = packet->acknowledgement;
+	if (opening->stage == ANSWERED)
+		begin(&connection, opening);
+}
+
 /* Looks at a packet that opens no connection. `confirmed`: it is of a connection that a socket of this
  * host's has established; `connecting`: that one is about to. */
 static __always_inline void account(const struct packet *packet, bool confirmed, bool connecting)
@@ -226,6 +273,9 @@ static __always_inline void account(const struct packet *packet, bool confirmed,
 	if (!flow) {
 		flow = begun_by_server(&down, packet, confirmed, connecting, now);
 		connection = &down;
+		/* The client has begun it just now, on another processor. */
+		if (!flow && connecting)
+			flow = bpf_map_lookup_elem(&flows, &down);
 	}
 	if (!flow)
 		return;

@@ -63,10 +63,11 @@ static __always_inline int come_through(struct __sk_buff *skb, const struct sett
 	struct permit permit;
 	struct packet *packet;
 	struct held *copy;
+	__u32 injector = set->bank ? set->injectors[1] : set->injectors[0];
 	__u64 now;
 
 	/* Without a way back it goes on. */
-	if (!set->consults || !set->injector || stamp >> 16 != (set->mark & 0xffff))
+	if (!set->consults || !injector || stamp >> 16 != (set->mark & 0xffff))
 		return GO_ON;
 	copy = bpf_map_lookup_elem(&consulted, &stamp);
 	if (!copy)

@@ -9,6 +9,8 @@
 /* A SYN that comes again so soon is a duplicate, not a retransmission: one takes a second
  * (RFC 6298, 2.1). */
 #define DUPLICATE (SECOND / 5)
+/* At the first retransmission user space lets a SYN go on. One that is held for longer than until then was forgotten. */
+#define FORGOTTEN (2 * SECOND)
 
 /* Copies a SYN; false if it is too long. */
 static __always_inline bool copy_syn(struct __sk_buff *skb, const struct packet *packet,
@@ -104,7 +106,8 @@ static __always_inline enum verdict held_again(struct __sk_buff *skb, const stru
 	}
 	if (known->release == NOT_YET && now - known->at_ns < DUPLICATE)
 		return HELD;
-	if (known->release == NOT_YET && is_alive(set, known->listener / 2, now) &&
+	if (known->release == NOT_YET && now - known->at_ns < FORGOTTEN &&
+	    is_alive(set, known->listener / 2, now) &&
 	    hold(skb, packet, &connection, known->listener / 2, true, now))
 		return HELD;
 	known->verdict = PASS_UNCONFIRMED;

@@ -114,6 +114,8 @@ struct opening {
 	__u8 stage;       /* enum stage */
 	__u8 answer_dscp; /* code point of the server's answer */
 	__u32 interface;  /* index of the one that its SYN came in by */
+	__u32 agreed;     /* what the client acknowledged with the handshake's last segment; 0 if that was not seen */
+	__u32 answered;   /* what the server acknowledged with its answer; 0 as long as it has not */
 	__u32 unused;
 };
 
@@ -172,8 +174,12 @@ struct course {
 	__u64 bytes;      /* of payload, each once however often it was sent */
 	__u64 first_ns;   /* when the first of them passed; 0 if none has */
 	__u64 last_ns;    /* when the last one did that had not before */
+	__u64 first_acknowledged_ns; /* when who they are for first acknowledged any; 0 if it has not */
+	__u64 last_acknowledged_ns; /* when it acknowledged the last that it had not before */
 	__u32 next;       /* the sequence number to come */
 	__u32 finished;   /* whether its FIN has passed */
+	__u32 base;       /* what is acknowledged before any payload is; 0 while that is not known */
+	__u32 acknowledged; /* beyond that; the FIN counts as one */
 };
 
 /* How a connection ended. */
@@ -248,7 +254,8 @@ struct settings {
 	__u32 syn_cookies; /* a listener whose queue is full answers by cookies */
 	__u32 consults;   /* this host's rules are asked */
 	__u32 rules;      /* another number whenever they change */
-	__u32 injector;   /* interface by which held SYNs come back; 0 is none */
+	__u32 injectors[BANKS]; /* interfaces by which the SYNs that each relay holds come back; 0 is none */
 	__u32 by_loopback; /* what is delivered comes in by the loopback link */
 	__u32 suspended;  /* by the relay of this bank, plus one; 0 is none */
+	__u32 reserved;   /* no padding */
 };

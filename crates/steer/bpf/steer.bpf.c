@@ -192,6 +192,20 @@ static __always_inline bool is_anothers(struct bpf_sock *socket, const struct pa
 	return packet->acknowledgement != *(__u32 *)(request->bytes + at) + 1;
 }
 
+/* Whether the packet, from a server that the relay has sent a SYN to while it holds the client's, is of a connection that
+ * they have without the relay: the SYN that is held is somebody else's (RFC 5961, 4), or the client's after it has
+ * restarted. Then the client is to answer, as it would without the relay, and not the socket, by a reset. */
+static __always_inline bool is_between_ends(const struct bpf_sock *socket, const struct packet *packet)
+{
+	struct connection connection = connection_from_server(packet);
+	struct opening *opening;
+
+	if (socket->state != BPF_TCP_SYN_SENT || packet->flags & (TCP_SYN | TCP_RST))
+		return false;
+	opening = bpf_map_lookup_elem(&openings, &connection);
+	return opening && opening->verdict == HELD;
+}
+
 /* Whether both sides have agreed to the connection. */
 static __always_inline bool is_established(const struct bpf_sock *socket)
 {
@@ -253,7 +267,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 {
 	struct bpf_sock *socket, *listener;
 	int action = GO_ON;
-	bool former;
+	bool former, anothers;
 
 	if (packet->kind == TCP_FRAGMENT)
 		steer_fragment(skb, set, packet);
@@ -284,12 +298,13 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 		give(skb, set, listener);
 		bpf_sk_release(listener);
 	} else {
-		/* An acknowledgement alone neither carries a connection on nor ends it. It may begin one that is
-		 * passed, of which this host has no socket but what another one has left. */
-		if (!socket || former || !only_acknowledges(packet))
+		anothers = socket && (is_anothers(socket, packet) || is_between_ends(socket, packet));
+		if (!socket || socket->state != BPF_TCP_NEW_SYN_RECV || !only_acknowledges(packet))
 			account(packet, socket && is_established(socket),
 				socket && socket->state == BPF_TCP_SYN_SENT);
-		if ((former && passed_since(packet)) || (socket && is_anothers(socket, packet))) {
+		else if (!anothers)
+			agree(packet);
+		if ((former && passed_since(packet)) || anothers) {
 			forward(skb);
 		} else if (socket) {
 			deliver(skb, set, leg_of(socket, set));
@@ -313,7 +328,7 @@ int steer(struct __sk_buff *skb)
 	set = bpf_map_lookup_elem(&settings, &zero);
 	if (!set)
 		return GO_ON;
-	comes_back = set->injector && skb->ifindex == set->injector;
+	comes_back = skb->ifindex == set->injectors[0] || skb->ifindex == set->injectors[1];
 	/* Seen already, on the link that a VLAN's link stands on; or a frame for another host. */
 	if (!comes_back && (is_delivered(skb, set) || skb->pkt_type != PACKET_HOST))
 		return GO_ON;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use zerocopy::FromBytes;
 
-use crate::error::io_error;
+use crate::error::{io_error, unless_interrupted};
 use crate::intf::{self, ending};
 use crate::verdict::Verdict;
 
@@ -40,6 +40,9 @@ pub struct Course {
     pub bytes: u64,
     /// When the first and the last new one passed, by the system's monotonic clock; none if none did.
     pub payload: Option<(Duration, Duration)>,
+    /// When who they are for first acknowledged any, and when the last that it had not before: the client's, or the server's own
+    /// segments say so, whether the connection was split or not. None if it has acknowledged none.
+    pub acknowledged: Option<(Duration, Duration)>,
     /// Whether its FIN passed.
     pub finished: bool,
 }
@@ -78,6 +81,8 @@ impl fmt::Display for Ending {
     }
 }
 
+/// How long the last acknowledgements of a connection are waited for that both ends have finished.
+const LAST_ACKNOWLEDGEMENTS: Duration = Duration::from_secs(30);
 /// Flows that are looked at in one call.
 const BATCH: u32 = 1024;
 
@@ -119,14 +124,14 @@ impl AccountsSource {
 }
 
 impl Accounts {
-    /// Waits, less long if many records wait, and gives those that are there.
+    /// Waits, less long if many records wait or the process was stopped meanwhile, and gives those that are there.
     ///
     /// # Errors
     /// When the kernel cannot be asked.
     pub fn poll(&self, timeout: Duration) -> io::Result<()> {
-        let polled = self.records.poll(timeout);
+        unless_interrupted(self.records.poll(timeout))?;
         // The kernel does not tell of few.
-        polled.and_then(|()| self.records.consume()).map_err(|error| io_error(&error))
+        self.records.consume().map_err(|error| io_error(&error))
     }
 
     /// Gives up connections of which nothing was heard since `idle` before `now`, each with its record.
@@ -138,8 +143,12 @@ impl Accounts {
         let all = self.flows.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
         for (key, value) in all.map_err(|error| io_error(&error))? {
             let Some(mut record) = parse(&value) else { continue };
-            if now.saturating_sub(record.end) > idle && self.flows.delete(&key).is_ok() {
-                record.ending = Ending::Idle;
+            let (ending, patience) = match record.up.finished && record.down.finished {
+                true => (Ending::Finished, LAST_ACKNOWLEDGEMENTS.min(idle)),
+                false => (Ending::Idle, idle),
+            };
+            if now.saturating_sub(record.end) > patience && self.flows.delete(&key).is_ok() {
+                record.ending = ending;
                 (self.sink.borrow_mut())(record);
             }
         }
@@ -163,14 +172,15 @@ impl fmt::Debug for Accounts {
 }
 
 /// A record; none if it is not one. An open connection's counts as [`Ending::Idle`], ended with its last
-/// payload.
+/// payload or the acknowledgement of that.
 pub(crate) fn parse(bytes: &[u8]) -> Option<FlowRecord> {
     let flow = intf::flow::read_from_bytes(bytes).ok()?;
     let start = Duration::from_nanos(flow.start_ns);
     let (up, down) = (Course::from(&flow.up), Course::from(&flow.down));
     let (ending, end) = match flow.ending {
         ending::OPEN => {
-            let last = [up, down].into_iter().filter_map(|course| course.payload);
+            let of = |course: Course| [course.payload, course.acknowledged];
+            let last = [up, down].into_iter().flat_map(of).flatten();
             (Ending::Idle, last.map(|(_, last)| last).max().unwrap_or(start))
         }
         code => (ending_of(code)?, Duration::from_nanos(flow.end_ns)),
@@ -189,10 +199,13 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<FlowRecord> {
 
 impl From<&intf::course> for Course {
     fn from(course: &intf::course) -> Self {
-        let payload = (Duration::from_nanos(course.first_ns), Duration::from_nanos(course.last_ns));
+        let times = |first, last| {
+            (first > 0).then_some((Duration::from_nanos(first), Duration::from_nanos(last)))
+        };
         Course {
             bytes: course.bytes,
-            payload: (course.first_ns > 0).then_some(payload),
+            payload: times(course.first_ns, course.last_ns),
+            acknowledged: times(course.first_acknowledged_ns, course.last_acknowledged_ns),
             finished: course.finished != 0,
         }
     }
@@ -223,7 +236,15 @@ mod tests {
             connection: intf::connection::new(client.parse().unwrap(), server.parse().unwrap()),
             start_ns: 1_000,
             end_ns: 9_000,
-            up: intf::course { bytes: 512, first_ns: 2_000, last_ns: 7_000, next: 1, finished: 1 },
+            up: intf::course {
+                bytes: 512,
+                first_ns: 2_000,
+                last_ns: 7_000,
+                first_acknowledged_ns: 3_000,
+                last_acknowledged_ns: 8_000,
+                finished: 1,
+                ..intf::course::new_zeroed()
+            },
             verdict: verdict::PASS_HOLDOUT,
             ending,
             ..intf::flow::new_zeroed()
@@ -238,14 +259,16 @@ mod tests {
         assert_eq!(record.verdict, Verdict::PassHoldout);
         assert_eq!((record.start.as_nanos(), record.end.as_nanos()), (1_000, 9_000));
         assert_eq!((record.up.bytes, record.up.finished), (512, true));
+        let acknowledged = record.up.acknowledged.map(|(a, b)| (a.as_nanos(), b.as_nanos()));
+        assert_eq!(acknowledged, Some((3_000, 8_000)));
         assert_eq!(record.down, Course::default());
         assert_eq!(record.ending, Ending::Finished);
     }
 
     #[test]
-    fn an_open_connection_ends_with_its_last_payload() {
+    fn an_open_connection_ends_with_its_last_acknowledgement() {
         let record = parse(flow(ending::OPEN).as_bytes()).unwrap();
-        assert_eq!((record.ending, record.end.as_nanos()), (Ending::Idle, 7_000));
+        assert_eq!((record.ending, record.end.as_nanos()), (Ending::Idle, 8_000));
     }
 
     #[test]

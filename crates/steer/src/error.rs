@@ -44,6 +44,14 @@ pub(crate) fn io_error(error: &libbpf_rs::Error) -> io::Error {
     io::Error::new(error.kind().into_io(), format!("{error:#}"))
 }
 
+/// What a wait came to; one that was interrupted, as by a signal that stops the process, to nothing.
+pub(crate) fn unless_interrupted(waited: libbpf_rs::Result<()>) -> io::Result<()> {
+    match waited {
+        Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => Ok(()),
+        waited => waited.map_err(|error| io_error(&error)),
+    }
+}
+
 /// The kinds are the same, by another name.
 trait IntoIo {
     fn into_io(self) -> io::ErrorKind;

@@ -10,7 +10,7 @@ use midspan_sys::checksum;
 use zerocopy::FromBytes;
 
 use crate::WORKERS;
-use crate::error::io_error;
+use crate::error::{io_error, unless_interrupted};
 use crate::intf;
 
 /// A client's SYN that is held. It goes on when [`Slot::release`](crate::Slot::release) has said how, and
@@ -77,12 +77,12 @@ impl HeldSource {
 pub struct HeldSyns(RingBuffer<'static>);
 
 impl HeldSyns {
-    /// Gives those that are there, or waits for some.
+    /// Gives those that are there, or waits for some, less long if the process was stopped meanwhile.
     ///
     /// # Errors
     /// When the kernel cannot be asked.
     pub fn poll(&self, timeout: Duration) -> io::Result<()> {
-        self.0.poll(timeout).map_err(|error| io_error(&error))
+        unless_interrupted(self.0.poll(timeout))
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Steering {
     /// Whether the maps are another relay's, of before.
     adopted: bool,
     left: bool,
+    /// The mark of the relay that these maps are still at work for.
+    others_mark: Option<u32>,
 }
 
 impl Steering {
@@ -119,12 +121,18 @@ impl Steering {
             options,
             adopted,
             left: false,
+            others_mark: adopted.then_some(before.mark),
         })
     }
 
     /// Whether it goes on with what another relay has left pinned, or still uses.
     pub fn is_adopted(&self) -> bool {
         self.adopted
+    }
+
+    /// The mark of the relay whose maps these are, until this one has [taken over](Steering::take_over).
+    pub fn others_mark(&self) -> Option<u32> {
+        self.others_mark
     }
 
     /// Attaches the program at the ingress of an interface, if it is not yet, for as long as
@@ -253,6 +261,7 @@ impl Steering {
         if let Some(pins) = &self.pins {
             pins.remove_others();
         }
+        self.others_mark = None;
         Ok(())
     }
 
@@ -327,12 +336,15 @@ impl Steering {
         self.change_settings(|before| settings { suspended: by, ..before })
     }
 
-    /// Has held SYNs come back by this interface, at which the program must be attached.
+    /// Has SYNs that are held for this relay come back by this interface, at which the program must be attached.
     ///
     /// # Errors
     /// When the map does not take it.
     pub fn set_injector(&mut self, interface: u32) -> Result<(), Error> {
-        self.change_settings(|before| settings { injector: interface, ..before })
+        self.change_settings(|mut before| {
+            before.injectors[self.bank as usize] = interface;
+            before
+        })
     }
 
     fn change_settings(&self, change: impl FnOnce(settings) -> settings) -> Result<(), Error> {
@@ -403,6 +415,7 @@ impl Drop for Steering {
     fn drop(&mut self) {
         if let Some(pins) = &self.pins
             && !self.left
+            && self.others_mark.is_none()
         {
             pins.remove();
         }

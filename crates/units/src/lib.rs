@@ -12,6 +12,7 @@ mod share;
 mod size;
 mod span;
 mod time;
+pub mod wording;
 
 pub use parse::ParseError;
 pub use radio::{Decibels, Distance, Frequency, Power, Speed};

@@ -109,7 +109,7 @@ fn differences(path: &str, old: Option<&Value>, new: Option<&Value>, found: &mut
 mod tests {
     use super::*;
 
-    const BASE: &str = "clients = [\"10.0.0.0/8\"]\n";
+    const BASE: &str = "clients = [\"10.0.0.0/8\"]\nhandshake = \"early\"\n";
 
     fn change(old: &str, new: &str, by_bpf: bool) -> Result<Vec<String>, String> {
         let config = |text: &str| format!("{BASE}{text}").parse::<Config>().unwrap();

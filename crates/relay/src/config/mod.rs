@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use midspan_split::defaults;
-use midspan_units::{ByteSize, Span};
+use midspan_units::{ByteSize, Span, wording};
 use serde::{Deserialize, Serialize};
 
 pub use fault::ConfigError;
@@ -45,9 +45,10 @@ pub struct Config {
     /// if there is only `forward`.
     #[serde(default)]
     pub clients: Vec<IpNet>,
-    /// When clients are told that they are connected.
-    #[serde(default)]
-    pub handshake: Handshake,
+    /// When clients are told that they are connected. Absent: [`Handshake::Learned`] where BPF steers and SYNs can be
+    /// held, else [`Handshake::Early`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<Handshake>,
     /// Who steers connections here.
     #[serde(default)]
     pub interception: InterceptionKind,
@@ -128,11 +129,10 @@ pub struct Config {
 }
 
 /// When a client is told that it is connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Handshake {
     /// At once, before the server was asked.
-    #[default]
     Early,
     /// When the server has answered. If it refuses, cannot be reached or does not answer, the client
     /// sees what it would see without the relay. Takes BPF.
@@ -207,7 +207,7 @@ impl Config {
         Config {
             port: default_port(),
             clients,
-            handshake: Handshake::default(),
+            handshake: None,
             interception: InterceptionKind::default(),
             forward_rules: ForwardRules::default(),
             interfaces: Vec::new(),
@@ -241,6 +241,11 @@ impl Config {
         if named.is_none() {
             *named = for_clients.map(str::to_owned);
         }
+    }
+
+    /// Says when clients are told, where that is left open: `by_default`.
+    pub(crate) fn settle_handshake(&mut self, by_default: Handshake) {
+        self.handshake.get_or_insert(by_default);
     }
 
     /// Reads a file.
@@ -412,10 +417,10 @@ impl Config {
         }
         if !may_be_bpf {
             let said = "takes `interception = \"bpf\"`, or \"auto\"";
-            if self.handshake != Handshake::Early {
+            if self.handshake.is_some_and(|when| when != Handshake::Early) {
                 return fault(
                     &["handshake"],
-                    "`confirmed` takes `interception = \"bpf\"`, or \"auto\"",
+                    "`learned` and `confirmed` take `interception = \"bpf\"`, or \"auto\"",
                 );
             }
             if self.policy != PolicyConfig::default() {
@@ -450,7 +455,7 @@ impl FromStr for Config {
         let config: Config = toml::from_str(text).map_err(|error| ConfigError {
             file: None,
             line: error.span().map(|span| line_of(text, span.start)),
-            message: one_line(error.message()),
+            message: one_line(&wording::reword(error.message())),
         })?;
         match config.first_fault() {
             Some(fault) => {
@@ -590,7 +595,11 @@ to = "one.example:80"
             ("port = 8742", 2, ["port = 70000", "65535", "u16"]),
             ("port = 8742", 2, ["port = 0", "`port`", "between 1 and 65535"]),
             ("workers = 2", 5, ["nice = -21", "`nice`", "-20 and 19"]),
-            ("workers = 2", 5, ["wrokers = 2", "unknown field `wrokers`", "`workers`"]),
+            (
+                "workers = 2",
+                5,
+                ["wrokers = 2", "unknown key `wrokers`; did you mean `workers`?", "`workers`"],
+            ),
             ("\"10.0.0.0/8\", \"fd00::/8\"", 3, ["", "`clients`", "10.0.0.0/8"]),
             ("buffer = \"1 MiB\"", 7, ["buffer = \"1 mib\"", "1 mib", "64 KiB"]),
             ("buffer = \"1 MiB\"", 7, ["buffer = \"1 B\"", "`buffer`", "4 KiB"]),

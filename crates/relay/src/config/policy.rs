@@ -56,9 +56,9 @@ impl PolicyConfig {
 }
 
 impl Config {
-    /// Whether any connection is split only once its server has answered.
+    /// Whether it says that connections are split only once their server has answered.
     pub(crate) fn confirms(&self) -> bool {
-        self.handshake != Handshake::Early
+        self.handshake.is_some_and(|when| when != Handshake::Early)
             || !self.policy.confirm_clients.is_empty()
             || !self.policy.confirm_servers.is_empty()
     }
@@ -76,9 +76,9 @@ impl Config {
         Policy {
             clients: {
                 let all = match self.handshake {
-                    Handshake::Early => Choice::Split,
-                    Handshake::Confirmed => Choice::Confirm,
-                    Handshake::Learned => Choice::Learn,
+                    None | Some(Handshake::Early) => Choice::Split,
+                    Some(Handshake::Confirmed) => Choice::Confirm,
+                    Some(Handshake::Learned) => Choice::Learn,
                 };
                 let all = self.clients.iter().map(|prefix| (*prefix, all));
                 let pass = policy.pass_clients.iter().map(|prefix| (*prefix, Choice::Pass));

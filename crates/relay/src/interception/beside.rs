@@ -7,7 +7,7 @@ use midspan_sys::changes::Changes;
 use midspan_sys::ruleset::{self, Chain};
 
 use super::InterceptionError;
-use super::nftables::Legs;
+use super::nftables::legs::Legs;
 use crate::config::{Config, ForwardRules, Marks};
 
 /// Keeps the two legs of split connections apart for connection tracking as long as this host has rules that might go

@@ -299,9 +299,13 @@ impl Steered {
                 true => !interface.is_loopback,
                 false => self.interfaces.contains(&interface.name),
             };
-            if wanted || self.injector == Some(interface.index) {
-                self.steering.attach(interface.index, &interface.name, true)?;
-                steered.push(interface.index);
+            // The injector's link goes with this process, and what is pinned there would be left.
+            let is_injector = self.injector == Some(interface.index);
+            if wanted || is_injector {
+                let attached = self.steering.attach(interface.index, &interface.name, !is_injector);
+                if is_there_still(attached, interface.index)? {
+                    steered.push(interface.index);
+                }
             }
         }
         self.steering.retain(&steered);
@@ -314,12 +318,36 @@ impl Steered {
         let mut exits = Vec::new();
         for interface in here {
             if !interface.is_loopback && self.injector != Some(interface.index) {
-                self.steering.attach_exit(interface.index, &interface.name)?;
-                exits.push(interface.index);
+                let attached = self.steering.attach_exit(interface.index, &interface.name);
+                if is_there_still(attached, interface.index)? {
+                    exits.push(interface.index);
+                }
             }
         }
         self.steering.retain_exits(&exits);
         Ok(())
+    }
+}
+
+/// A relay that has not come to replace another one leaves that what both use.
+impl Drop for Steered {
+    fn drop(&mut self) {
+        if let (Some(mark), Some(delivery)) = (self.steering.others_mark(), self.delivery.take()) {
+            delivery.leave(mark);
+        }
+    }
+}
+
+/// Whether an interface was attached to; not if it has gone since it was listed, as a relay's injector does with it.
+fn is_there_still(
+    attached: Result<(), midspan_steer::Error>,
+    index: u32,
+) -> Result<bool, InterceptionError> {
+    match attached {
+        Err(error) if interfaces()?.iter().any(|interface| interface.index == index) => {
+            Err(error.into())
+        }
+        attached => Ok(attached.is_ok()),
     }
 }
 

@@ -34,7 +34,7 @@ pub enum InterceptionError {
     #[error(transparent)]
     Steer(#[from] midspan_steer::Error),
     /// The policy takes BPF, which cannot be had.
-    #[error("{0}; `policy` and `limits.syn_rate` take it, so nftables cannot step in")]
+    #[error("{0}; `policy`, `handshake` and `limits.syn_rate` take it, so nftables cannot step in")]
     PolicyTakesBpf(#[source] midspan_steer::Error),
     /// There is nothing to take over.
     #[error(

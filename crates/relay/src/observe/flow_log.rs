@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use midspan_observe::Entry;
 
-use super::ObserveError;
+use super::error::ObserveError;
 use crate::config::FlowLogConfig;
 use crate::privileges::Privileges;
 

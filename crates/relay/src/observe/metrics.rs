@@ -1,9 +1,11 @@
 //! The relay's numbers as OpenMetrics text.
 
 use std::fmt;
+use std::time::UNIX_EPOCH;
 
 use midspan_observe::{Distribution, Histogram};
 use midspan_split::Leg;
+use procfs::process::{LimitValue, Process};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -12,7 +14,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::measures::LegMeasures;
-use crate::accounts::{PassedSnapshot, Treatment};
+use crate::passed::{PassedSnapshot, SIZES, Treatment};
 use crate::shared::Monitor;
 
 /// Whatever is known now, as text.
@@ -31,6 +33,8 @@ impl Collector for Numbers {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page(encoder);
         self.program(&mut page)?;
+        self.process(&mut page)?;
+        self.reloads(&mut page)?;
         self.counters(&mut page)?;
         self.ended_flows(&mut page)?;
         self.verdicts(&mut page)
@@ -44,8 +48,7 @@ impl Numbers {
         page.0
             .encode_descriptor("midspan_build", "The program that runs", None, MetricType::Info)?
             .encode_info(&labels)?;
-        let start = shared.epoch.wall.duration_since(std::time::UNIX_EPOCH);
-        let start = start.unwrap_or_default().as_secs_f64();
+        let start = shared.epoch.unix();
         let seconds = Some(Unit::Seconds);
         page.family(
             "midspan_relay_start_time",
@@ -71,30 +74,81 @@ impl Numbers {
         )
     }
 
+    /// What any program of Prometheus' world tells of its process; what the kernel does not say is left out.
+    fn process(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Ok(process) = Process::myself() else { return Ok(()) };
+        let (seconds, bytes) = (|| Some(Unit::Seconds), || Some(Unit::Bytes));
+        if let Ok(stat) = process.stat() {
+            let busy = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
+            let busy = [Sample::bare(ConstCounter::new(busy))];
+            page.family("process_cpu", "Processor time, user and system", seconds(), &busy)?;
+            let resident = [Sample::bare(ConstGauge::new((stat.rss * procfs::page_size()) as i64))];
+            page.family("process_resident_memory", "Resident memory", bytes(), &resident)?;
+            let virtual_memory = [Sample::bare(ConstGauge::new(stat.vsize as i64))];
+            page.family("process_virtual_memory", "Virtual memory", bytes(), &virtual_memory)?;
+        }
+        if let Ok(open) = process.fd_count() {
+            let open = [Sample::bare(ConstGauge::new(open as i64))];
+            page.family("process_open_fds", "Open file descriptors", None, &open)?;
+        }
+        if let Ok(limits) = process.limits()
+            && let LimitValue::Value(most) = limits.max_open_files.soft_limit
+        {
+            let most = [Sample::bare(ConstGauge::new(most as i64))];
+            page.family("process_max_fds", "Most open file descriptors", None, &most)?;
+        }
+        let start = [Sample::bare(ConstGauge::new(self.0.0.epoch.unix()))];
+        page.family("process_start_time", "When the process started", seconds(), &start)
+    }
+
+    /// How the configuration was read last, if it was read again.
+    fn reloads(&self, page: &mut Page<'_>) -> fmt::Result {
+        let reload = self.0.0.last_reload();
+        let succeeded =
+            [Sample::bare(ConstGauge::new(i64::from(reload.is_none_or(|last| last.succeeded))))];
+        page.family(
+            "midspan_relay_config_last_reload_successful",
+            "Whether the configuration was taken when it was read last",
+            None,
+            &succeeded,
+        )?;
+        let at = reload.and_then(|last| last.success).unwrap_or(self.0.0.epoch.wall);
+        let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        page.family(
+            "midspan_relay_config_last_reload_success_timestamp",
+            "When the configuration was last read and taken",
+            Some(Unit::Seconds),
+            &[Sample::bare(ConstGauge::new(at))],
+        )
+    }
+
     /// Those of one family follow each other, as the format wants it.
     fn counters(&self, page: &mut Page<'_>) -> fmt::Result {
         let mut families: Vec<(Family, Vec<Sample<u64>>)> = Vec::new();
         for (name, help, value) in self.0.snapshot().described() {
             let (family, label) = Family::of(name, help);
-            let sample = Sample { label: label.map(|(key, value)| (key, value.to_owned())), value };
+            let labels = label.iter().map(|&(key, value)| (key, value.to_owned())).collect();
+            let sample = Sample { labels, value };
             match families.iter_mut().find(|(known, _)| known.name == family.name) {
                 Some((_, samples)) => samples.push(sample),
                 None => families.push((family, vec![sample])),
             }
         }
         if let Some(log) = &shared_log(&self.0) {
-            families.extend(log.iter().copied().map(|(name, help, value)| {
-                (Family::of(name, help).0, vec![Sample { label: None, value }])
-            }));
+            families.extend(
+                log.iter().copied().map(|(name, help, value)| {
+                    (Family::of(name, help).0, vec![Sample::bare(value)])
+                }),
+            );
         }
         for (family, samples) in &families {
             let name = format!("midspan_relay_{}", family.name);
             let sample = |sample: &Sample<u64>| Sample {
-                label: sample.label.clone(),
+                labels: sample.labels.clone(),
                 value: ConstCounter::new(sample.value),
             };
             let gauge = |sample: &Sample<u64>| Sample {
-                label: sample.label.clone(),
+                labels: sample.labels.clone(),
                 value: ConstGauge::new(sample.value as i64),
             };
             let unit = family.is_bytes.then_some(Unit::Bytes);
@@ -219,10 +273,28 @@ impl Numbers {
         let down = "Payload to clients of connections that ended";
         page.family("midspan_steer_down", down, bytes(), &counts(|passed| passed.bytes_down))?;
         let time = || Some(Unit::Seconds);
-        let up = "Time from first to last payload from the client, of connections that ended";
+        let up = "Time from the client's first payload until the server had acknowledged the last, of connections that ended";
         page.family("midspan_steer_up_busy", up, time(), &seconds(|passed| passed.busy_up_ns))?;
-        let down = "Time from first to last payload to the client, of connections that ended";
-        page.family("midspan_steer_down_busy", down, time(), &seconds(|passed| passed.busy_down_ns))
+        let down = "Time from the server's first payload until the client had acknowledged the last, of connections that ended";
+        page.family(
+            "midspan_steer_down_busy",
+            down,
+            time(),
+            &seconds(|passed| passed.busy_down_ns),
+        )?;
+        let completions = Treatment::ALL.map(|treatment| {
+            let of_size = self.0.completions(treatment).iter().zip(SIZES);
+            of_size.map(move |(times, (size, _))| Sample {
+                labels: vec![("treatment", treatment.label().into()), ("size", size.into())],
+                value: Total::of(std::iter::once(times)),
+            })
+        });
+        page.family(
+            "midspan_steer_completion",
+            "Time from a connection's SYN until the client had acknowledged the last payload, by how much there was",
+            time(),
+            &completions.into_iter().flatten().collect::<Vec<_>>(),
+        )
     }
 }
 
@@ -287,17 +359,17 @@ impl Family {
 }
 
 struct Sample<V> {
-    label: Option<(&'static str, String)>,
+    labels: Vec<(&'static str, String)>,
     value: V,
 }
 
 impl<V> Sample<V> {
     fn bare(value: V) -> Self {
-        Sample { label: None, value }
+        Sample { labels: Vec::new(), value }
     }
 
     fn of(key: &'static str, label: &str, value: V) -> Self {
-        Sample { label: Some((key, label.to_owned())), value }
+        Sample { labels: vec![(key, label.to_owned())], value }
     }
 
     fn of_leg(leg: Leg, value: V) -> Self {
@@ -319,14 +391,11 @@ impl Page<'_> {
         let mut encoder =
             self.0.encode_descriptor(name, help, unit.as_ref(), first.value.metric_type())?;
         for sample in samples {
-            match &sample.label {
-                Some((key, label)) => {
-                    let labels = [(*key, label.as_str())];
-                    sample.value.encode(encoder.encode_family(&labels)?)?;
-                }
+            if sample.labels.is_empty() {
                 // There is no other, then.
-                None => return sample.value.encode(encoder),
+                return sample.value.encode(encoder);
             }
+            sample.value.encode(encoder.encode_family(&sample.labels)?)?;
         }
         Ok(())
     }

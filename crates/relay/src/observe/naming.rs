@@ -7,7 +7,7 @@ use std::path::Path;
 
 use midspan_observe::{Naming, PseudonymKey};
 
-use super::ObserveError;
+use super::error::ObserveError;
 use crate::config::{AddressesKind, LogConfig};
 
 pub(super) fn of(config: &LogConfig) -> Result<Naming, ObserveError> {

@@ -7,14 +7,14 @@ use std::time::Instant;
 use midspan_ccload::{Controls, feedback_in, goes_by_feedback};
 use midspan_observe::LegStats;
 use midspan_observe::admin::{Assisted, Flow, Flows, MOST_FLOWS, Order};
-use midspan_split::PerLeg;
+use midspan_split::{Key, PerLeg};
 use midspan_sys::clock::monotonic;
 use midspan_units::{Span, Time};
 use tokio::sync::oneshot;
 
-use super::asked::{Ask, Brief};
-use crate::shared::{Monitor, raise};
-use crate::slab::Key;
+use crate::questions::{Ask, Brief};
+use crate::shared::Monitor;
+use crate::wake::raise;
 
 /// What one connection to the admin socket has seen of flows, to tell what has moved since.
 #[derive(Debug, Default)]

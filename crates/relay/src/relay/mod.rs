@@ -9,19 +9,23 @@ use std::thread::JoinHandle;
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::accounts::AccountsThread;
-use crate::config::{Config, ConfigError, InterceptionKind, PolicyConfig};
-use crate::confirm::{HeldThread, Injector};
+use crate::accounts;
+use crate::background::Background;
+use crate::config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
 use crate::control::Brought;
 use crate::counters::Snapshot;
+use crate::held;
+use crate::injector::Injector;
 use crate::interception::{self, Interception, InterceptionError, Steered};
-use crate::observe::{ObserveError, Observer, Served, Windows};
+use crate::observe::observer::Observer;
+use crate::observe::{ObserveError, Served, Windows};
 use crate::pool;
 use crate::privileges::Privileges;
-use crate::shared::{Monitor, Phase, Shared, raise};
+use crate::shared::{Monitor, Phase, Shared};
 use crate::socket::{self, Place};
 use crate::succession::{Office, retire_predecessor};
-use crate::worker::{self, Worker};
+use crate::wake::raise;
+use crate::worker::{self, EventLoop};
 use names::Names;
 use supervisor::Signals;
 
@@ -102,6 +106,7 @@ pub fn run(config: Config, start: Start, started: impl FnOnce(Monitor)) -> Resul
 pub fn prove_steering() -> Result<(), Error> {
     let mut config = Config::new(interception::probe_clients());
     config.interception = InterceptionKind::Bpf;
+    config.handshake = Some(Handshake::Early);
     config.workers = 1;
     config.pin = false;
     Relay::start_at(config, Start::Alone, Privileges::All, Steered::prove).map(drop)
@@ -116,8 +121,8 @@ pub struct Relay {
     workers: Vec<JoinHandle<io::Result<()>>>,
     way: Way,
     served: Served,
-    accounts: Option<AccountsThread>,
-    held: Option<HeldThread>,
+    accounts: Option<Background>,
+    held: Option<Background>,
     /// SYNs cannot be held, and that was said.
     holds_nothing: bool,
     names: Option<Names>,
@@ -202,21 +207,35 @@ impl Relay {
             Way::Bpf(_) => Place::Private,
             _ => Place::Port(port),
         };
+        let injector = match &way {
+            Way::Bpf(_) => hold_by(&config)?,
+            _ => None,
+        };
+        // Nothing was said, and SYNs cannot be held.
+        let holds_nothing = config.handshake.is_none() && injector.is_none();
+        let handshake = match way {
+            Way::Bpf(_) if !holds_nothing => Handshake::Learned,
+            _ => Handshake::Early,
+        };
+        config.settle_handshake(handshake);
         let shared = Shared::new(config, forwards, count, place, observer, privileges);
         let shared = shared.map_err(system("workers"))?;
         let shared = Arc::new(shared);
         if let Some(name) = controls.for_clients() {
             let _ = shared.for_clients.set(name);
         }
+        let _ = shared.handshake.set(handshake);
         let mut workers = (0..count)
-            .map(|index| Worker::new(shared.clone(), index))
+            .map(|index| EventLoop::new(shared.clone(), index))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|(at, error)| Error::Listen { at, error })?;
         if let Way::Bpf(steered) = &mut way {
             steered.set_probes(shared.probes.clone());
             steered.look_at_rules(&shared.settings().config)?;
-            if shared.settings().config.confirms() || steered.consults() {
-                begin_to_inject(steered, &shared)?;
+            match injector {
+                Some(injector) => use_injector(injector, steered, &shared)?,
+                None if steered.consults() => begin_to_inject(steered, &shared)?,
+                None => {}
             }
             for (index, worker) in workers.iter_mut().enumerate() {
                 worker.set_slot(steered.slot(index, worker.listeners())?);
@@ -268,10 +287,10 @@ impl Relay {
             Err(error) => return Err(error.into()),
         }
         if let Way::Bpf(steered) = &relay.way {
-            let thread = AccountsThread::start(steered.accounts()?, relay.shared.clone());
+            let thread = accounts::take(steered.accounts()?, relay.shared.clone());
             relay.accounts = Some(thread.map_err(system("threads"))?);
             if relay.shared.injector.get().is_some() {
-                let thread = HeldThread::start(steered.held()?, relay.shared.clone());
+                let thread = held::take(steered.held()?, relay.shared.clone());
                 relay.held = Some(thread.map_err(system("threads"))?);
             }
         }
@@ -302,7 +321,7 @@ impl Relay {
         self.end()
     }
 
-    fn spawn(&self, index: usize, mut worker: Worker) -> io::Result<JoinHandle<io::Result<()>>> {
+    fn spawn(&self, index: usize, mut worker: EventLoop) -> io::Result<JoinHandle<io::Result<()>>> {
         let shared = self.shared.clone();
         let processor = self.processors.get(index).copied();
         std::thread::Builder::new().name(format!("relay-{index}")).spawn(move || {
@@ -358,9 +377,36 @@ impl Relay {
     }
 }
 
-/// Makes the link by which held SYNs come back.
+/// Makes the link by which held SYNs come back, if servers are to be asked first: as it was said, or as is done if
+/// nothing was, where it can be.
+fn hold_by(config: &Config) -> Result<Option<Injector>, InterceptionError> {
+    if config.handshake == Some(Handshake::Early) && !config.confirms() {
+        return Ok(None);
+    }
+    match Injector::new() {
+        Ok(injector) => Ok(Some(injector)),
+        Err(error) if config.confirms() => Err(InterceptionError::Inject(error)),
+        Err(error) => {
+            tracing::warn!(
+                %error,
+                "SYNs cannot be held: clients are told that they are connected before their server was asked"
+            );
+            Ok(None)
+        }
+    }
+}
+
+/// The same, for rules of this host's that are to be asked.
 fn begin_to_inject(steered: &mut Steered, shared: &Shared) -> Result<(), InterceptionError> {
     let injector = Injector::new().map_err(InterceptionError::Inject)?;
+    use_injector(injector, steered, shared)
+}
+
+fn use_injector(
+    injector: Injector,
+    steered: &mut Steered,
+    shared: &Shared,
+) -> Result<(), InterceptionError> {
     steered.set_injector(injector.interface)?;
     let _ = shared.injector.set(injector);
     Ok(())

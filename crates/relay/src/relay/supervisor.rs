@@ -13,14 +13,17 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{Error, Relay, Way, begin_to_inject};
+use crate::background::Background;
 use crate::command::{Command, Reply};
-use crate::confirm::HeldThread;
 use crate::counters::Snapshot;
+use crate::held;
 use crate::interception::{InterceptionError, Steered};
 use crate::observe::Served;
 use crate::reload;
-use crate::shared::{Phase, Settings, Shared, lower};
+use crate::settings::Settings;
+use crate::shared::{Phase, Shared};
 use crate::succession::{Office, Successor};
+use crate::wake::lower;
 use crate::watchdog::Watchdog;
 
 /// How often the supervisor looks for what nothing tells it of.
@@ -117,6 +120,7 @@ impl Relay {
     /// Has a configuration that was read take effect, if it may, and says so.
     fn apply(&mut self, prepared: Result<Box<Settings>, String>, reply: Option<Reply>) {
         let outcome = prepared.and_then(|settings| self.take_settings(*settings));
+        self.shared.note_reload(outcome.is_ok());
         match &outcome {
             Ok(said) => tracing::info!("reload: {said}"),
             Err(said) => tracing::error!("reload: {said}"),
@@ -276,12 +280,12 @@ impl Relay {
 fn hold_from_now_on(
     steered: &mut Steered,
     shared: &Arc<Shared>,
-    held: &mut Option<HeldThread>,
+    held: &mut Option<Background>,
 ) -> Result<(), InterceptionError> {
     if shared.injector.get().is_none() {
         begin_to_inject(steered, shared)?;
     }
-    let thread = HeldThread::start(steered.held()?, shared.clone());
+    let thread = held::take(steered.held()?, shared.clone());
     *held = Some(thread.map_err(InterceptionError::Inject)?);
     Ok(())
 }

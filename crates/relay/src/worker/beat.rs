@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use midspan_split::{room_of_each, takes_nearby};
 use midspan_steer::Slot;
 
-use super::Worker;
+use super::EventLoop;
 use super::processor::Processor;
 use crate::shared::{HeldSlot, Phase};
 
@@ -32,22 +32,24 @@ pub(super) struct Beat {
 
 impl Beat {
     /// Nothing was said yet, and now is the time to.
-    pub(super) fn none() -> Beat {
-        Beat { due: Instant::now(), open: false, has_room: false, offers_room: false, taken: 0 }
+    pub(super) fn none(now: Instant) -> Beat {
+        Beat { due: now, open: false, has_room: false, offers_room: false, taken: 0 }
     }
 }
 
-impl Worker {
+impl EventLoop {
     /// Has BPF steer to it, as long as it says that it lives.
     pub(crate) fn set_slot(&mut self, slot: Slot) {
-        self.slot = Some(HeldSlot::new(slot, self.shared.clone()));
+        self.host.slot = Some(HeldSlot::new(slot, self.host.shared.clone()));
+        self.set_rules();
     }
 
     /// Takes the connections that arrive on its own processor, unless it has too many flows already.
     pub(super) fn balance(&mut self) {
         let Some(processor) = &mut self.processor else { return };
-        let (own, all) = (self.flows.len() as u64, self.shared.admission.flows().into());
-        let wanted = takes_nearby(processor.nearby, own, all, self.shared.ends.len() as u64);
+        let (own, all) =
+            (self.flows.flows().len() as u64, self.host.shared.admission.flows().into());
+        let wanted = takes_nearby(processor.nearby, own, all, self.host.shared.ends.len() as u64);
         if wanted != processor.nearby {
             processor.nearby = wanted;
             self.say_nearby();
@@ -57,7 +59,7 @@ impl Worker {
     /// Tells the kernel whether connections that arrive on its processor are its own.
     pub(super) fn say_nearby(&self) {
         let Some(Processor { number, nearby }) = self.processor else { return };
-        if let Some(slot) = &self.slot
+        if let Some(slot) = &self.host.slot
             && let Err(error) = slot.take_nearby(number, nearby)
         {
             tracing::debug!(%error, "steered connections come from any processor");
@@ -71,40 +73,40 @@ impl Worker {
 
     /// How many more flows this worker offers to take.
     fn room(&self) -> u32 {
-        let limit = self.shared.descriptors.limit(&self.settings.config);
-        room_of_each(self.shared.admission.room(), limit, self.shared.ends.len() as u32)
+        let limit = self.host.shared.descriptors.limit(&self.host.settings.config);
+        room_of_each(self.host.shared.admission.room(), limit, self.host.shared.ends.len() as u32)
     }
 
     /// Says that it lives, if it is time to or something has changed, and what it has room for.
     pub(super) fn beat(&mut self) {
-        if self.shared.phase() >= Phase::Retire {
-            self.slot = None;
+        if self.host.shared.phase() >= Phase::Retire {
+            self.host.slot = None;
         }
-        let open = self.shared.phase() == Phase::Run && self.rest_until.is_none();
-        let has_room = self.pool.has_room();
-        let accepted = self.counters().accepted.get();
-        let (now, beat) = (Instant::now(), self.beat);
+        let open = self.host.shared.phase() == Phase::Run && self.rest_until.is_none();
+        let has_room = self.host.pool.has_room();
+        let accepted = self.host.counters().accepted.get();
+        let (now, beat) = (self.host.now, self.beat);
         let room = if has_room { self.room() } else { 0 };
         // A room that is no more would be offered again and again.
         let has_changed =
             (open, has_room, room > 0) != (beat.open, beat.has_room, beat.offers_room);
         let is_news = has_changed || accepted - beat.taken >= NEWS;
-        if now < beat.due && !(is_news && self.slot.is_some()) {
+        if now < beat.due && !(is_news && self.host.slot.is_some()) {
             return;
         }
-        if let Some(slot) = &self.slot {
-            let flows = u32::try_from(self.flows.len()).unwrap_or(u32::MAX);
+        if let Some(slot) = &self.host.slot {
+            let flows = u32::try_from(self.flows.flows().len()).unwrap_or(u32::MAX);
             if let Err(error) = slot.beat(open, room, flows) {
                 tracing::error!(%error, "a worker could not say that it lives");
             }
         }
-        self.shared.beat(self.index, now);
+        self.host.shared.beat(self.host.index, now);
         self.balance();
         if now >= beat.due {
-            self.pool.let_go();
+            self.host.pool.let_go();
             self.flows.give_back();
         }
-        let until_next = if self.slot.is_some() { BEAT } else { SLOW_BEAT };
+        let until_next = if self.host.slot.is_some() { BEAT } else { SLOW_BEAT };
         self.beat =
             Beat { due: now + until_next, open, has_room, offers_room: room > 0, taken: accepted };
     }

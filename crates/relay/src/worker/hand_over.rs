@@ -1,10 +1,10 @@
 //! New connections that a worker with too many flows leaves to one with fewer.
 
-use super::Worker;
+use super::EventLoop;
 use crate::inbox::{Handed, Inbox};
-use crate::shared::raise;
+use crate::wake::raise;
 
-impl Worker {
+impl EventLoop {
     /// Who is to have a new connection in place of this worker.
     ///
     /// Who opens many connections at once is faster than a worker on the same processor, which finds all of them at its own
@@ -14,14 +14,14 @@ impl Worker {
         if !has_enough {
             return None;
         }
-        let flows = |&index: &usize| self.shared.ends[index].flows();
-        let other = (0..self.shared.ends.len()).min_by_key(flows)?;
-        (flows(&other) < self.flows.len() as u64).then_some(other)
+        let flows = |&index: &usize| self.host.shared.ends[index].flows();
+        let other = (0..self.host.shared.ends.len()).min_by_key(flows)?;
+        (flows(&other) < self.flows.flows().len() as u64).then_some(other)
     }
 
     /// Leaves something to another worker, or gives it back if that one has ended.
     pub(super) fn hand_over(&self, to: usize, what: Handed) -> Result<(), Handed> {
-        let end = &self.shared.ends[to];
+        let end = &self.host.shared.ends[to];
         end.inbox.leave(what)?;
         raise(&end.wake);
         Ok(())
@@ -36,6 +36,6 @@ impl Worker {
     }
 
     pub(super) fn inbox(&self) -> &Inbox {
-        &self.shared.ends[self.index].inbox
+        &self.host.shared.ends[self.host.index].inbox
     }
 }

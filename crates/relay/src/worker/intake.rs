@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use midspan_observe::subscriber;
@@ -12,7 +12,9 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::connect::ServerLeg;
-use super::{LISTENERS, Worker};
+use super::deferred_accept::acknowledge;
+use super::host::LiveHost;
+use super::{EventLoop, LISTENERS, read_ahead};
 use crate::config::Forward;
 use crate::counters::{Count, Counters};
 use crate::flow::Story;
@@ -20,7 +22,7 @@ use crate::greeting::Greeted;
 use crate::interception::is_probe;
 use crate::opening::Opening;
 use crate::proxy_protocol::Ends;
-use crate::shared::Settings;
+use crate::settings::Settings;
 use crate::socket::{self, Accepted, Family, Listener, NotAccepted, Place};
 
 /// Connections taken from a listener at a time.
@@ -28,7 +30,7 @@ const ACCEPTS: usize = 64;
 /// How long a listener rests when the system has no room for its connections.
 const REST: Duration = Duration::from_millis(10);
 
-impl Worker {
+impl EventLoop {
     /// Takes what waits at the listeners, up to a fair share; epoll tells again of the rest.
     pub(super) fn accept(&mut self) {
         while let Some(listener) = self.waiting_at.pop() {
@@ -42,13 +44,13 @@ impl Worker {
             let Some(listener) = self.listeners.get(index) else { return };
             let forward = listener.forward.clone();
             // Who was steered here when there was room waits for it, as at any server that is full.
-            if forward.is_none() && self.slot.is_some() && self.is_full() {
+            if forward.is_none() && self.host.slot.is_some() && self.is_full() {
                 return self.rest();
             }
-            match socket::accept(listener) {
+            match socket::accept(listener, self.host.now) {
                 Ok(accepted) => self.welcome(accepted, forward),
                 Err(NotAccepted::NoneWaiting) => return,
-                Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
+                Err(NotAccepted::Failed) => self.host.counters().refused_errors.add(1),
                 Err(NotAccepted::NoRoom) => return self.rest(),
             }
         }
@@ -56,8 +58,8 @@ impl Worker {
 
     /// Whether all workers together have as many flows as they may.
     fn is_full(&self) -> bool {
-        let limit = self.shared.descriptors.limit(&self.settings.config);
-        self.shared.admission.flows() >= limit
+        let limit = self.host.shared.descriptors.limit(&self.host.settings.config);
+        self.host.shared.admission.flows() >= limit
     }
 
     /// Takes what still waits at the listeners, which closing would reset, and closes them.
@@ -66,9 +68,9 @@ impl Worker {
             loop {
                 let listener = &self.listeners[index];
                 let forward = listener.forward.clone();
-                match socket::accept(listener) {
+                match socket::accept(listener, self.host.now) {
                     Ok(accepted) => self.welcome(accepted, forward),
-                    Err(NotAccepted::Failed) => self.counters().refused_errors.add(1),
+                    Err(NotAccepted::Failed) => self.host.counters().refused_errors.add(1),
                     Err(NotAccepted::NoneWaiting | NotAccepted::NoRoom) => break,
                 }
             }
@@ -80,11 +82,11 @@ impl Worker {
     /// connections that cannot be taken.
     fn rest(&mut self) {
         self.watch_listeners(EventFlags::empty());
-        self.rest_until = Some(Instant::now() + REST);
+        self.rest_until = Some(self.host.now + REST);
     }
 
     pub(super) fn rest_over(&mut self) {
-        if self.rest_until.is_some_and(|until| until <= Instant::now()) {
+        if self.rest_until.is_some_and(|until| until <= self.host.now) {
             self.rest_until = None;
             self.watch_listeners(EventFlags::IN);
         }
@@ -93,7 +95,7 @@ impl Worker {
     fn watch_listeners(&self, flags: EventFlags) {
         for (index, listener) in (0u64..).zip(&self.listeners) {
             let data = EventData::new_u64(LISTENERS + index);
-            if let Err(error) = epoll::modify(&self.epoll, &listener.fd, data, flags) {
+            if let Err(error) = epoll::modify(&self.host.epoll, &listener.fd, data, flags) {
                 tracing::error!(%error, "a listener could not be watched");
             }
         }
@@ -106,14 +108,14 @@ impl Worker {
             return self.introduce(accepted, forward, None);
         }
         if !forward.trusts(accepted.client.ip()) {
-            return self.counters().refused_proxy.add(1);
+            return self.host.counters().refused_proxy.add(1);
         }
         // Each has a descriptor, of those that are there for flows.
-        let room = self.shared.admission.room() as usize / self.shared.ends.len();
+        let room = self.host.shared.admission.room() as usize / self.host.shared.ends.len();
         if self.greetings.len() >= room {
-            return self.counters().refused_flows.add(1);
+            return self.host.counters().refused_flows.add(1);
         }
-        if let Some(greeted) = self.greetings.begin(accepted, forward) {
+        if let Some(greeted) = self.greetings.begin(accepted, forward, self.now()) {
             self.greeted(greeted);
         }
     }
@@ -125,14 +127,14 @@ impl Worker {
     }
 
     pub(super) fn give_up_greetings(&mut self) {
-        let refused = self.greetings.give_up();
-        self.counters().refused_header.add(refused);
+        let refused = self.greetings.give_up(self.now());
+        self.host.counters().refused_header.add(refused);
     }
 
     fn greeted(&mut self, greeted: Greeted) {
         match greeted {
             Greeted::Whole(accepted, forward, ends) => self.introduce(accepted, forward, ends),
-            Greeted::Refused => self.counters().refused_header.add(1),
+            Greeted::Refused => self.host.counters().refused_header.add(1),
         }
     }
 
@@ -142,7 +144,7 @@ impl Worker {
             let client = accepted.client;
             let own = || Some(Ends { client, server: socket::address_of(&accepted.socket)? });
             let Some(ends) = ends.or_else(own) else {
-                return self.counters().refused_errors.add(1);
+                return self.host.counters().refused_errors.add(1);
             };
             accepted.preface = Some(ends.header(version));
         }
@@ -150,7 +152,7 @@ impl Worker {
             accepted.client = ends.client;
         }
         if !forward.takes(accepted.client.ip()) {
-            return self.counters().refused_client.add(1);
+            return self.host.counters().refused_client.add(1);
         }
         self.take(accepted, Some(forward));
     }
@@ -159,15 +161,18 @@ impl Worker {
     /// wanted; or resets the client; or leaves it to a worker that has fewer flows.
     fn take(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
         if forward.is_none() && is_probe(accepted.client.ip(), accepted.server) {
-            self.counters().probes.add(1);
-            return self.shared.probes.give(accepted.socket);
+            self.host.counters().probes.add(1);
+            return self.host.shared.probes.give(accepted.socket);
         }
-        let confirmed = self.confirmations.claim(accepted.client, accepted.server);
+        let confirmed = self.deferred.claim(&(accepted.client, accepted.server));
+        if let Some(connection) = &confirmed {
+            acknowledge(connection);
+        }
         // What is steered here was let in when there was room, and has been told so. If buffers are gone since, it
         // waits for one.
-        let is_steered = forward.is_none() && self.slot.is_some();
-        if !is_steered && !self.pool.has_room() {
-            return self.counters().refused_buffered.add(1);
+        let is_steered = forward.is_none() && self.host.slot.is_some();
+        if !is_steered && !self.host.pool.has_room() {
+            return self.host.counters().refused_buffered.add(1);
         }
         // The steering program has chosen this worker for what it has steered.
         if !is_steered
@@ -175,7 +180,7 @@ impl Worker {
             && let Some(other) = self.who_has_fewer()
         {
             return match self.hand_over(other, Box::new((accepted, forward))) {
-                Ok(()) => self.counters().handed_over.add(1),
+                Ok(()) => self.host.counters().handed_over.add(1),
                 // That one has ended.
                 Err(back) => self.keep(back.0, back.1, None),
             };
@@ -192,49 +197,52 @@ impl Worker {
     ) {
         let server_leg = match self.admit(&accepted, forward.is_some(), confirmed) {
             Ok(server_leg) => server_leg,
-            Err(refusal) => return refusal(self.counters()).add(1),
+            Err(refusal) => return refusal(self.host.counters()).add(1),
         };
         // Counted before the server can know of it, so that who knows of it finds it counted.
         let Accepted { client, server, opening, mptcp, .. } = accepted;
-        self.counters().accepted.add(1);
-        self.counters().active.set(self.flows.len() as u64 + 1);
-        self.counters().mptcp.add(u64::from(mptcp));
-        count_declined(self.counters(), opening, self.settings.config.fast_open);
-        let start = Instant::now();
-        let due = start + Duration::from(self.settings.config.connect_timeout);
-        let spliced = PerLeg::default();
+        self.host.counters().accepted.add(1);
+        self.host.counters().active.set(self.flows.flows().len() as u64 + 1);
+        self.host.counters().mptcp.add(u64::from(mptcp));
+        count_declined(self.host.counters(), opening, self.host.settings.config.fast_open);
+        let (start, spliced) = (self.host.now, PerLeg::default());
         let story = Story { client, server, start, connected: None, spliced };
-        match self.start(accepted, story, server_leg, forward, due) {
-            Ok(key) => {
-                self.await_connect(due, key);
-                self.balance();
-            }
+        let (subscriber, now) = (subscriber(client.ip()), self.now());
+        let ahead = read_ahead(&self.host.settings.config);
+        let begin =
+            |key, host: &mut LiveHost| host.begin(key, accepted, story, server_leg, forward);
+        match self.flows.open(subscriber, ahead, now, &mut self.host, begin) {
+            Ok(_) => self.balance(),
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
-                self.release(subscriber(client.ip()));
-                self.counters().connect_failed.add(1);
-                let end = &self.shared.ends[self.index];
-                self.shared.observer.not_started(end, self.index, &story);
-                self.counters().active.set(self.flows.len() as u64);
+                self.host.counters().connect_failed.add(1);
+                let end = &self.host.shared.ends[self.host.index];
+                self.host.shared.observer.not_started(
+                    &end.measures,
+                    self.host.index,
+                    &story,
+                    self.host.now,
+                );
+                self.host.counters().active.set(self.flows.flows().len() as u64);
             }
         }
     }
 
-    /// Whether the connection is taken. If so it is in the ledger, and this is its server leg's
+    /// Whether the connection is taken. If so it is admitted, and this is its server leg's
     /// socket; if not this is the count of its kind.
     fn admit(
-        &self,
+        &mut self,
         accepted: &Accepted,
         is_forwarded: bool,
         confirmed: Option<OwnedFd>,
     ) -> Result<ServerLeg, fn(&Counters) -> &Count> {
-        let config = &self.settings.config;
+        let config = &self.host.settings.config;
         let Accepted { client, server, opening, .. } = accepted;
         if !is_forwarded {
             if self.listeners.iter().any(|listener| listener.is_at(*server)) {
                 return Err(|counters| &counters.refused_direct);
             }
-            if !self.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
+            if !self.host.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
                 return Err(|counters| &counters.refused_client);
             }
         }
@@ -249,14 +257,8 @@ impl Worker {
                 count
             })?),
         };
-        let client = subscriber(client.ip());
-        match self.shared.admission.admit(client) {
-            Ok(is_full) => {
-                if is_full {
-                    self.say_full(client);
-                }
-                Ok(server_leg)
-            }
+        match self.flows.admit(subscriber(client.ip()), &mut self.host) {
+            Ok(()) => Ok(server_leg),
             Err(Refusal::TooManyFlows) => Err(|counters| &counters.refused_flows),
             Err(Refusal::TooManyOfClient) => Err(|counters| &counters.refused_flows_per_client),
         }

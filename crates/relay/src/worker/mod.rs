@@ -1,49 +1,46 @@
-//! One event loop, with the flows that its own listeners took.
+//! A worker: one event loop, with the flows that its own listeners took. What is decided of these is decided by
+//! [`Worker`]; this waits, hears and does.
 
+mod asked;
 mod beat;
 mod connect;
+mod deferred_accept;
 mod hand_over;
-mod held;
+mod host;
 mod intake;
 mod processor;
-mod rounds;
-mod turns;
 mod watch;
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use midspan_split::{Cause, PerLeg, ReadAhead};
-use midspan_steer::HeldSyn;
+use midspan_split::{Cause, DeferredAccept, Host, PerLeg, ReadAhead, Rules, Worker};
 use midspan_sys::sockdiag;
-use midspan_units::ByteSize;
+use midspan_units::{ByteSize, Time};
 use rustix::event::Timespec;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::epoll::{self, CreateFlags, Event, EventFlags};
 use rustix::io::Errno;
 
+use asked::Asked;
 use beat::Beat;
+pub(crate) use host::LiveHost;
 use intake::listeners;
 use processor::Processor;
 pub(crate) use processor::set_priority;
-use rounds::Rounds;
-use watch::leg_of;
+use watch::{leg_of, watch};
 
 use crate::config::{Config, LegConfig, ReadAheadKind};
-use crate::confirm::Confirmations;
-use crate::counters::Counters;
-use crate::flow::{LiveFlow, Means, Told};
+use crate::flow::readiness;
 use crate::greeting::Greetings;
-use crate::observe::Asked;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
-use crate::shared::{HeldSlot, Phase, Settings, Shared, lower};
-use crate::slab::{Key, Slab};
+use crate::settings::Settings;
+use crate::shared::{Phase, Shared};
 use crate::socket::{self, Family, Listener};
+use crate::wake::lower;
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 512;
@@ -61,67 +58,45 @@ const LEAST_BUFFERED: u64 = 1 << 20;
 /// What epoll says of things that are not flows. No flow's word has the top 32 bits set like this.
 const WAKE: u64 = u64::MAX;
 const GREETINGS: u64 = u64::MAX - 1;
-const CONFIRMATIONS: u64 = u64::MAX - 2;
+const ASKED: u64 = u64::MAX - 2;
 const LISTENERS: u64 = u64::MAX - 0xffff;
 
-pub(crate) struct Worker {
-    shared: Arc<Shared>,
-    index: usize,
-    epoll: OwnedFd,
+pub(crate) struct EventLoop {
+    flows: Worker<LiveHost>,
+    host: LiveHost,
     listeners: Vec<Listener>,
     /// Those of them at which connections wait.
     waiting_at: Vec<usize>,
-    /// The place among those that BPF steers to.
-    slot: Option<HeldSlot>,
     beat: Beat,
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
-    clients: Vec<IpNet>,
-    flows: Slab<LiveFlow>,
-    pool: Pool,
-    outbox: Outbox,
-    /// Flows with work to do, in turn.
-    queue: VecDeque<Key>,
-    /// Flows that wait for a buffer, first come first served.
-    waiting: VecDeque<Key>,
-    /// When connects are given up. All have the same time, so the first in is the first due.
-    connects: VecDeque<(Instant, Key)>,
-    /// Flows whose client's port a former connection still has, and when they try again.
-    port_waits: BinaryHeap<Reverse<(Instant, Key)>>,
-    /// Held SYNs whose client's port a former connection still has: when to ask again, and when they came.
-    held_waits: VecDeque<(Instant, Instant, HeldSyn)>,
     /// None if it may run anywhere.
     processor: Option<Processor>,
-    /// Flows of which one leg has failed, and when to look again how much the other has delivered.
-    lingering: VecDeque<(Instant, Key)>,
     greetings: Greetings,
-    confirmations: Confirmations,
-    /// When each of them has lasted so long that its server's answers may come by another way.
-    doubts: VecDeque<(Instant, Instant, Key)>,
-    rounds: Option<Rounds>,
+    deferred: DeferredAccept<LiveHost>,
     /// While a worker drains: until when it listens, and when it looks whether it still has to.
     last_accept: Option<(Instant, Instant)>,
     asked: Asked,
-    /// As they were last seen to be.
-    settings: Arc<Settings>,
+    /// That of the settings.
     generation: u64,
 }
 
-impl Worker {
+impl EventLoop {
     /// Sets up a worker and its listeners, in the calling thread's network namespace. An error comes
     /// with the place that it is about.
-    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Result<Worker, (String, io::Error)> {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Result<EventLoop, (String, io::Error)> {
         let settings = shared.settings();
         let config = &settings.config;
         let listeners = listeners(&settings, shared.place)?;
         let events = |error| ("a worker's events".to_owned(), error);
         let greetings = Greetings::new().map_err(events)?;
-        let confirmations = Confirmations::new().map_err(events)?;
+        let asked_servers =
+            epoll::create(CreateFlags::CLOEXEC).map_err(|error| events(error.into()))?;
         let watched = || {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
             watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
             watch(&epoll, greetings.fd(), GREETINGS, EventFlags::IN)?;
-            watch(&epoll, confirmations.fd(), CONFIRMATIONS, EventFlags::IN)?;
+            watch(&epoll, &asked_servers, ASKED, EventFlags::IN)?;
             for (word, listener) in (LISTENERS..).zip(&listeners) {
                 watch(&epoll, &listener.fd, word, EventFlags::IN)?;
             }
@@ -129,34 +104,32 @@ impl Worker {
         };
         let epoll = watched().map_err(events)?;
         let limit = share_of_buffers(config, &shared);
-        Ok(Worker {
-            index,
-            epoll,
+        let (now, generation) = (Instant::now(), shared.generation());
+        let rules = rules(config, false);
+        Ok(EventLoop {
+            flows: Worker::new(rules, shared.admission.clone(), shared.epoch.time(now)),
             waiting_at: Vec::with_capacity(listeners.len()),
             listeners,
-            slot: None,
-            beat: Beat::none(),
+            beat: Beat::none(now),
             rest_until: None,
-            clients: IpNet::aggregate(&config.clients),
-            flows: Slab::new(),
-            pool: Pool::new(limit, config.buffer, shared.descriptors.pipes_per_worker),
-            outbox: Outbox::new(),
-            queue: VecDeque::new(),
-            waiting: VecDeque::new(),
-            connects: VecDeque::new(),
-            port_waits: BinaryHeap::new(),
-            held_waits: VecDeque::new(),
             processor: None,
-            lingering: VecDeque::new(),
             greetings,
-            confirmations,
-            doubts: VecDeque::new(),
-            rounds: Rounds::new(&config.limits.patience()),
+            deferred: DeferredAccept::default(),
             last_accept: None,
             asked: Asked::default(),
-            generation: shared.generation(),
-            settings,
-            shared,
+            generation,
+            host: LiveHost {
+                pool: Pool::new(limit, config.buffer, shared.descriptors.pipes_per_worker),
+                outbox: Outbox::new(),
+                slot: None,
+                index,
+                epoll,
+                asked_servers,
+                clients: IpNet::aggregate(&config.clients),
+                settings,
+                shared,
+                now,
+            },
         })
     }
 
@@ -172,34 +145,41 @@ impl Worker {
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
-            self.beat();
-            events.clear();
-            self.wait(&mut events)?;
+            self.host.now = Instant::now();
             for event in &events {
                 self.event(event);
             }
+            events.clear();
             self.accept();
-            self.take_turns();
-            self.asked.step(&self.flows);
-            self.give_up_connects();
-            self.retry_connects();
-            self.retry_asking();
-            self.look_after_lingering();
             self.give_up_greetings();
-            self.voice_doubts();
-            self.give_up_confirmations();
-            self.end_still_flows();
             self.rest_over();
+            let now = self.now();
+            self.deferred.run_timers(now, &mut self.host);
+            self.flows.run_timers(now, &mut self.host);
+            self.flows.take_turns(now, &mut self.host);
+            self.host.count_buffers();
+            self.asked.step(self.flows.flows(), self.host.now);
             if self.is_done() {
                 return Ok(());
             }
+            self.beat();
+            self.wait(&mut events)?;
         }
     }
 
+    /// When this round began, as flows are told it.
+    fn now(&self) -> Time {
+        self.host.shared.epoch.time(self.host.now)
+    }
+
     /// Waits for events.
-    fn wait(&self, events: &mut Vec<Event>) -> io::Result<()> {
+    fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         let timeout = self.timeout();
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), timeout.as_ref()) {
+        match epoll::wait(
+            &self.host.epoll,
+            rustix::buffer::spare_capacity(events),
+            timeout.as_ref(),
+        ) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -207,12 +187,11 @@ impl Worker {
 
     /// Goes on with the settings as they are now, for new connections.
     fn take_settings(&mut self) {
-        self.generation = self.shared.generation();
-        let before = std::mem::replace(&mut self.settings, self.shared.settings());
-        let Settings { config, forwards } = &*self.settings;
-        self.clients = IpNet::aggregate(&config.clients);
-        self.pool.set_limit(share_of_buffers(config, &self.shared));
-        self.rounds = Rounds::new(&config.limits.patience());
+        self.generation = self.host.shared.generation();
+        let before = std::mem::replace(&mut self.host.settings, self.host.shared.settings());
+        let Settings { config, forwards } = &*self.host.settings;
+        self.host.clients = IpNet::aggregate(&config.clients);
+        self.host.pool.set_limit(share_of_buffers(config, &self.host.shared));
         for listener in &mut self.listeners {
             if before.config.client_leg != config.client_leg
                 && let Err(error) = socket::reconfigure(listener, &config.client_leg)
@@ -225,18 +204,24 @@ impl Worker {
                 *forward = new.clone();
             }
         }
-        if self.index == 0
+        if self.host.index == 0
             && before.config.limits.flows_per_client != config.limits.flows_per_client
         {
-            self.say_who_is_full();
+            // Of each again, after the limit was changed.
+            for client in self.host.shared.admission.clients() {
+                self.host.say_full(client);
+            }
         }
-        self.wake_waiting();
+        self.set_rules();
+        self.flows.wake_waiting(&self.host);
         // There may be room now, or none.
-        self.beat.due = Instant::now();
+        self.beat.due = self.host.now;
     }
 
-    fn counters(&self) -> &Counters {
-        &self.shared.ends[self.index].counters
+    fn set_rules(&mut self) {
+        let rules = rules(&self.host.settings.config, self.host.slot.is_some());
+        let now = self.now();
+        self.flows.set_rules(rules, now);
     }
 
     fn event(&mut self, event: &Event) {
@@ -244,22 +229,18 @@ impl Worker {
         match data.u64() {
             // What for is seen when the events are done with.
             WAKE => {
-                let end = &self.shared.ends[self.index];
+                let end = &self.host.shared.ends[self.host.index];
                 lower(&end.wake);
                 self.asked.take_up(&end.questions);
-                if self.generation != self.shared.generation() {
+                if self.generation != self.host.shared.generation() {
                     self.take_settings();
                 }
                 self.take_held();
                 self.take_handed();
             }
-            CONFIRMATIONS => {
-                for released in self.confirmations.hear() {
-                    self.send_on(released);
-                }
-            }
+            ASKED => self.hear_asked(),
             GREETINGS => self.hear_greetings(),
-            listener @ LISTENERS..CONFIRMATIONS => {
+            listener @ LISTENERS..ASKED => {
                 let listener = (listener - LISTENERS) as usize;
                 // It may be told of twice.
                 if !self.waiting_at.contains(&listener) {
@@ -268,73 +249,42 @@ impl Worker {
             }
             word => {
                 let (key, leg) = leg_of(word);
-                let means = Means {
-                    key,
-                    pool: &mut self.pool,
-                    outbox: &mut self.outbox,
-                    counters: &self.shared.ends[self.index].counters,
-                };
-                if let Some(flow) = self.flows.get_mut(key) {
-                    match flow.event(leg, flags, means) {
-                        Told::Work => self.enqueue(key),
-                        Told::Connected => {
-                            self.copy_marking(key);
-                            self.enqueue(key);
-                        }
-                        Told::TryAnother => self.connect_to_another(key, Cause::ConnectFailed),
-                    }
-                }
+                let now = self.now();
+                self.flows.event(key, leg, readiness(flags), now, &mut self.host);
             }
         }
     }
 
     /// How long there is nothing to do unless something happens.
-    fn timeout(&self) -> Option<Timespec> {
-        if !self.queue.is_empty() || self.asked.is_busy() {
+    fn timeout(&mut self) -> Option<Timespec> {
+        if self.asked.is_busy() {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
-        let connect = self.connects.front().map(|&(due, _)| due);
-        let doubt = self.doubts.front().map(|&(at, ..)| at);
-        let retry = self.port_waits.peek().map(|&Reverse((at, _))| at);
-        let asking = self.held_waits.front().map(|&(at, ..)| at);
-        let look = self.lingering.front().map(|&(at, _)| at);
+        let now = self.now();
+        let flows = self.flows.poll_timeout(now).map(|(due, _)| due);
+        let moment = |due: Time| self.host.now + Duration::from(due.since(now));
+        let timers = [flows, self.deferred.poll_timeout(), self.greetings.poll_timeout()];
+        let timers = timers.into_iter().flatten().min().map(moment);
         let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
         let last_accept = last_accept.map(|(until, look)| until.min(look));
         let beat = Some(self.beat.due);
-        let greeting = self.greetings.next_due();
-        let confirmation = self.confirmations.next_due();
-        let round = self.rounds.as_ref().map(|rounds| rounds.due);
-        let due = [
-            connect,
-            doubt,
-            look,
-            retry,
-            asking,
-            self.rest_until,
-            last_accept,
-            beat,
-            round,
-            greeting,
-            confirmation,
-        ]
-        .into_iter()
-        .flatten()
-        .min()?;
-        let wait = due.saturating_duration_since(Instant::now());
+        let all = [timers, self.rest_until, last_accept, beat];
+        let due = all.into_iter().flatten().min()?;
+        let wait = due.saturating_duration_since(self.host.now);
         // Rounded up, as waking early would only mean to wait again.
-        Timespec::try_from(wait + Duration::from_millis(1)).ok()
+        let rounding = if wait.is_zero() { Duration::ZERO } else { Duration::from_millis(1) };
+        Timespec::try_from(wait + rounding).ok()
     }
 
     fn is_done(&mut self) -> bool {
-        match self.shared.phase() {
+        match self.host.shared.phase() {
             Phase::Run => false,
             Phase::Drain | Phase::Retire => {
                 self.listen_no_more();
                 self.listeners.is_empty()
-                    && self.flows.len() == 0
+                    && self.flows.flows().is_empty()
                     && self.greetings.len() == 0
-                    && self.confirmations.len() == 0
-                    && self.held_waits.is_empty()
+                    && self.deferred.is_empty()
                     && self.inbox().close()
             }
             Phase::Stop => {
@@ -342,8 +292,7 @@ impl Worker {
                 while !self.inbox().close() {
                     self.take_handed();
                 }
-                let open: Vec<Key> = self.flows.keys().collect();
-                open.into_iter().for_each(|key| self.fail(key, Cause::Stopped));
+                self.flows.fail_all(Cause::Stopped, &mut self.host);
                 true
             }
         }
@@ -354,8 +303,8 @@ impl Worker {
         if self.listeners.is_empty() {
             return;
         }
-        let now = Instant::now();
-        let retires = self.shared.phase() == Phase::Retire;
+        let now = self.host.now;
+        let retires = self.host.shared.phase() == Phase::Retire;
         let last = if retires { RETIRING } else { LAST_HANDSHAKES };
         // Packets that had been steered are on their way to the listener: the first look is not at once.
         let (until, look) = self.last_accept.get_or_insert((now + last, now + LOOK_FOR_HANDSHAKES));
@@ -365,7 +314,10 @@ impl Worker {
             }
             *look = now + LOOK_FOR_HANDSHAKES;
             // Other sockets of a relay in use are many to look through, and it is in no hurry.
-            if retires || self.flows.len() > 0 || sockdiag::handshakes_under_way().unwrap_or(true) {
+            if retires
+                || !self.flows.flows().is_empty()
+                || sockdiag::handshakes_under_way().unwrap_or(true)
+            {
                 return;
             }
         }
@@ -385,12 +337,17 @@ fn read_ahead(config: &Config) -> PerLeg<ReadAhead> {
     PerLeg { client: of(&config.server_leg), server: of(&config.client_leg) }
 }
 
+/// What the flows of a worker are decided by; silent servers are told of where connections can be passed.
+fn rules(config: &Config, tells_silence: bool) -> Rules {
+    Rules {
+        connect_timeout: config.connect_timeout,
+        patience: config.limits.patience(),
+        tells_silence,
+    }
+}
+
 /// What one worker may have in buffers.
 fn share_of_buffers(config: &Config, shared: &Shared) -> ByteSize {
     let share = config.limits.buffered.as_bytes() / shared.ends.len() as u64;
     ByteSize::from_bytes(share.max(LEAST_BUFFERED))
-}
-
-fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Result<()> {
-    Ok(epoll::add(epoll, fd, EventData::new_u64(word), flags)?)
 }

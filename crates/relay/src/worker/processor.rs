@@ -3,7 +3,7 @@
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::Worker;
+use super::EventLoop;
 
 /// The processor that a worker has to itself among the workers.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,7 @@ pub(super) struct Processor {
     pub(super) nearby: bool,
 }
 
-impl Worker {
+impl EventLoop {
     /// Keeps the calling thread, which is its own, on a processor. The other workers have others.
     pub(crate) fn set_processor(&mut self, number: usize) {
         let mut one = CpuSet::new();

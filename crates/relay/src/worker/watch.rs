@@ -3,11 +3,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use midspan_split::{Cause, Leg};
+use midspan_split::{Key, Leg};
 use rustix::event::epoll::{self, EventData, EventFlags};
-
-use super::{Worker, watch};
-use crate::slab::Key;
 
 /// What a flow's sockets are watched for.
 const ALL: EventFlags = EventFlags::IN
@@ -29,26 +26,24 @@ pub(super) fn leg_of(word: u64) -> (Key, Leg) {
     (Key::from_bits(word >> 1), if word & 1 == 0 { Leg::Client } else { Leg::Server })
 }
 
-pub(super) fn watch_leg(epoll: &OwnedFd, key: Key, leg: Leg, fd: &OwnedFd) -> io::Result<()> {
+/// Watches anything for as long as it is open.
+pub(super) fn watch(epoll: &OwnedFd, fd: &OwnedFd, word: u64, flags: EventFlags) -> io::Result<()> {
+    Ok(epoll::add(epoll, fd, EventData::new_u64(word), flags)?)
+}
+
+/// Watches a flow's leg.
+pub(super) fn leg(epoll: &OwnedFd, key: Key, leg: Leg, fd: &OwnedFd) -> io::Result<()> {
     watch(epoll, fd, word(key, leg), ALL)
 }
 
-impl Worker {
-    /// Masks read interest in a flow's legs where nothing more may be read, and unmasks it again.
-    pub(super) fn mask_reads(&mut self, key: Key) {
-        for leg in Leg::BOTH {
-            let Some(flow) = self.flows.get_mut(key) else { return };
-            let Some(mask) = flow.should_mask_reads(leg) else { continue };
-            let (flags, data) =
-                (if mask { READS_MASKED } else { ALL }, EventData::new_u64(word(key, leg)));
-            match epoll::modify(&self.epoll, flow.fd(leg), data, flags) {
-                Ok(()) => flow.set_reads_masked(leg, mask),
-                // Not to be told would be to wait for ever.
-                Err(error) => {
-                    tracing::error!(%leg, %error, "a leg cannot be watched");
-                    self.fail(key, Cause::Inconsistent);
-                }
-            }
-        }
-    }
+/// Masks read interest in a flow's leg, or unmasks it.
+pub(super) fn mask_reads(
+    epoll: &OwnedFd,
+    key: Key,
+    leg: Leg,
+    fd: &OwnedFd,
+    masked: bool,
+) -> io::Result<()> {
+    let flags = if masked { READS_MASKED } else { ALL };
+    Ok(epoll::modify(epoll, fd, EventData::new_u64(word(key, leg)), flags)?)
 }

@@ -6,9 +6,10 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::observe::{lines, of_kind};
 use crate::process::Counts;
 use crate::steer::start;
-use crate::world::{SERVER, World, abort, ip};
+use crate::world::{PATIENCE, SERVER, World, abort, ip};
 
 const UP: usize = 300_000;
 const DOWN: usize = 500_000;
@@ -83,6 +84,51 @@ fn a_reset_ends_an_account_and_idleness_does() {
     let counts = relay.until(|now| now["split_connections"] == 2 && now["passed_connections"] == 2);
     for treatment in ["split", "passed"] {
         assert_eq!(sums(&counts, treatment)["bytes_up"], 15, "{treatment}");
+    }
+}
+
+/// A relay takes bytes long before their client has them: what counts is when the client has acknowledged them, which is what
+/// its own clock says, split or not.
+#[test]
+fn accounts_go_by_what_the_client_has() {
+    const LATE: Duration = Duration::from_millis(700);
+    let Some(world) = World::new() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("flows.jsonl");
+    let settings =
+        format!("[policy]\npass_servers = [\"fd00::/8\"]\n[flow_log]\npath = {path:?}\n");
+    let Some(mut relay) = start(&world, &settings) else { return };
+    let mut own = HashMap::new();
+    for (server, verdict) in SERVER.into_iter().zip(["split", "pass_server"]) {
+        let (listener, address) = world.listen(server);
+        let serve = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(&vec![7; 3_000_000]).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        });
+        let began = Instant::now();
+        let mut stream = world.connect(address).unwrap();
+        thread::sleep(LATE);
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        own.insert(verdict, began.elapsed());
+        assert_eq!(got.len(), 3_000_000);
+        drop(stream);
+        serve.join().unwrap();
+    }
+    relay.until(|now| now["split_connections"] > 0 && now["passed_connections"] > 0);
+    let waited = Instant::now();
+    while !own.is_empty() {
+        assert!(waited.elapsed() < PATIENCE, "{own:?}");
+        thread::sleep(Duration::from_millis(20));
+        for line in of_kind(lines(&path), "path") {
+            let Some(own) = own.remove(line["verdict"].as_str().unwrap()) else { continue };
+            let told = line["down"]["last_acknowledged_us"].as_u64().unwrap();
+            let told = Duration::from_micros(told);
+            // Beside what a busy machine takes.
+            assert!(told >= LATE / 8 * 7 && told.abs_diff(own) < LATE / 4, "{own:?} {line:#}");
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Command;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use midspan_sys::netlink::Netlink;
@@ -11,6 +12,7 @@ use midspan_sys::tun::Unit;
 use rustix::process::Signal;
 
 use crate::peer::{SYN, Segment, Wire, host};
+use crate::process::EARLY;
 use crate::steer::{exchange, start};
 use crate::world::{CLIENT, PATIENCE, SERVER, World, abort, assert_reset, ip, route};
 
@@ -98,7 +100,7 @@ fn refusals_are_the_servers_own() {
 #[test]
 fn a_prefix_may_be_confirmed_alone() {
     let Some(world) = World::new() else { return };
-    let settings = format!("[policy]\nconfirm_servers = [\"{}/32\"]\n", SERVER[0]);
+    let settings = format!("{EARLY}[policy]\nconfirm_servers = [\"{}/32\"]\n", SERVER[0]);
     let Some(mut relay) = start(&world, &settings) else { return };
     for server in SERVER {
         let (mut near, mut far) = world.pair(server);
@@ -127,6 +129,56 @@ fn a_relay_that_hangs_or_dies_holds_nobody() {
         relay.signal(Signal::KILL);
         relay.wait();
     }
+}
+
+/// Stops one thread of a process, as no signal does, until its input ends.
+const STOP_THREAD: &str = "import ctypes, sys
+SEIZE, INTERRUPT = 0x4206, 0x4207
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+thread = int(sys.argv[1])
+for request in SEIZE, INTERRUPT:
+    if ptrace(request, thread, None, None):
+        sys.exit(ctypes.get_errno())
+print('stopped', flush=True)
+sys.stdin.read()";
+
+/// The thread of a process that bears a name. A thread names itself once it runs: on a busy machine after its process
+/// has said that it is ready.
+fn thread_of(process: u32, name: &str) -> String {
+    let bears_it = |task: &PathBuf| {
+        std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        if let Some(task) = tasks.map(|task| task.unwrap().path()).find(bears_it) {
+            return task.file_name().unwrap().to_string_lossy().into_owned();
+        }
+        assert!(Instant::now() < deadline, "no thread {name}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The workers live, but nobody takes SYNs: what is held for longer than it takes to ask again passes.
+#[test]
+fn a_syn_that_is_forgotten_while_it_is_held_passes() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, CONFIRMED) else { return };
+    let held = thread_of(relay.pid(), "held");
+    let mut stop = Command::new("python3");
+    stop.args(["-c", STOP_THREAD, &held]);
+    let Ok(mut stop) = stop.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() else {
+        return eprintln!("skipped: no python3");
+    };
+    if stop.stdout.as_mut().unwrap().read(&mut [0; 16]).unwrap() == 0 {
+        return eprintln!("skipped: threads may not be traced here: {:?}", stop.wait());
+    }
+    let (mut near, mut far) = world.pair(SERVER[0]);
+    exchange(&mut near, &mut far);
+    let counts = relay.counts();
+    assert_eq!((counts["accepted"], counts["pass_unconfirmed"]), (0, 1), "{counts:?}");
+    drop(stop.stdin.take());
+    assert!(stop.wait().unwrap().success());
 }
 
 #[test]

@@ -113,7 +113,12 @@ fn more_than_fit(descriptors: u32, connections: u64, settings: &str, rounds: usi
         }
         drop(met);
         relay.until(|counts| counts["active"] == 0);
-        assert!(relay.descriptors() <= idle, "{round}: some have leaked");
+        // Servers that were asked for nobody are let go a moment later.
+        let start = Instant::now();
+        while relay.descriptors() > idle {
+            assert!(start.elapsed() < PATIENCE, "{round}: some have leaked");
+            thread::sleep(Duration::from_millis(10));
+        }
         // What there is room for is known to BPF a moment later.
         let start = Instant::now();
         while relay.counts()["accepted"] == counts["accepted"] {

@@ -12,7 +12,7 @@ use midspan_sys::netns::Netns;
 use midspan_sys::sockdiag::tcp_sockets;
 use midspan_sys::sysctl;
 
-use crate::process::{NFTABLES, RelayProcess};
+use crate::process::{EARLY, NFTABLES, RelayProcess};
 use crate::world::{
     CLIENT, PATIENCE, SERVER, World, abort, assert_reset, await_link, ip, route, up,
 };
@@ -178,7 +178,7 @@ fn a_reset_on_one_side_is_a_reset_on_the_other() {
 #[test]
 fn a_server_that_refuses_resets_the_client() {
     let Some(world) = World::new() else { return };
-    let mut relay = RelayProcess::start(&world.relay, "");
+    let mut relay = RelayProcess::start(&world.relay, EARLY);
     for server in SERVER {
         // Never a listener: one just closed may live on in a child that another test is forking.
         assert_reset(world.connect(SocketAddr::new(ip(server), 9)));
@@ -190,7 +190,8 @@ fn a_server_that_refuses_resets_the_client() {
 #[test]
 fn a_server_that_does_not_answer_resets_the_client_in_time() {
     let Some(world) = World::new() else { return };
-    let mut relay = RelayProcess::start(&world.relay, "connect_timeout = \"200 ms\"\n");
+    let settings = format!("{EARLY}connect_timeout = \"200 ms\"\n");
+    let mut relay = RelayProcess::start(&world.relay, &settings);
     world.server.run(|| {
         let drop_all = "add table ip t; add chain ip t i { type filter hook input priority 0; policy drop; }";
         assert!(std::process::Command::new("nft").arg(drop_all).status().unwrap().success());

@@ -11,6 +11,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::peer::{SYN, Segment, Wire, host};
+use crate::process::EARLY;
 use crate::steer::start;
 use crate::world::{PATIENCE, SERVER, World};
 
@@ -83,7 +84,10 @@ fn who_exists_is_split_during_a_flood() {
 fn half_open_connections_count_until_they_are_a_flood() {
     let Some(world) = World::new() else { return };
     let Some(wire) = Wire::new(&world.relay, Unit::Packet) else { return };
-    let Some(mut relay) = start(&world, "workers = 1\n[limits]\nflows = 2\n") else { return };
+    let Some(mut relay) = start(&world, &format!("{EARLY}workers = 1\n[limits]\nflows = 2\n"))
+    else {
+        return;
+    };
     let (_listener, address) = world.listen(SERVER[0]);
     // Not by what the proof's attempts have met with.
     let before = relay.counts()["pass_full"];

@@ -12,6 +12,7 @@ use midspan_sys::sysctl;
 use rustix::io::Errno;
 use socket2::{Domain, SockRef, Socket, Type};
 
+use crate::process::EARLY;
 use crate::steer::start;
 use crate::world::{PATIENCE, SERVER, World, abort, ip};
 
@@ -275,7 +276,7 @@ fn is_no_longer(longer: Duration, shorter: Duration) -> bool {
 
 #[test]
 fn the_early_handshake_says_connected_before_the_server_was_asked() {
-    let Some(compared) = compare("connect_timeout = \"3 s\"\n") else { return };
+    let Some(compared) = compare(&format!("{EARLY}connect_timeout = \"3 s\"\n")) else { return };
     for (server, version, without, with) in compared {
         let case = format!("{server:?} over version {version}: {without:?}, {with:?}");
         assert_eq!(without.seen, server.seen_without(version), "{case}");
@@ -312,17 +313,16 @@ fn what_the_box_finds_unreachable_it_says_to_the_relay() {
             let without = world.client.run(|| attempt(to)).unwrap();
             let unreachable = Seen::NotConnected(Errno::HOSTUNREACH);
             assert_eq!(without.seen, unreachable, "{without:?}");
-            let Some(mut relay) = start(&world, "") else { return };
-            let with = world.client.run(|| attempt(to)).unwrap();
-            let counts = relay.counts();
-            eprintln!("{nobody}: {:?} without, {:?} with the relay", without.ended, with.ended);
-            assert_eq!(with.seen, Seen::Reset, "{with:?}");
-            assert_eq!(
-                (counts["connect_failed"], counts["connect_timed_out"]),
-                (1, 0),
-                "{counts:?}"
-            );
-            assert!(is_no_longer(with.ended, without.ended), "{without:?} {with:?}");
+            for (settings, seen, failed) in [(EARLY, Seen::Reset, 1), ("", unreachable, 0)] {
+                let Some(mut relay) = start(&world, settings) else { return };
+                let with = world.client.run(|| attempt(to)).unwrap();
+                let counts = relay.counts();
+                eprintln!("{nobody}: {:?} without, {:?} with the relay", without.ended, with.ended);
+                assert_eq!(with.seen, seen, "{with:?}");
+                let failures = (counts["connect_failed"], counts["connect_timed_out"]);
+                assert_eq!(failures, (failed, 0), "{counts:?}");
+                assert!(is_no_longer(with.ended, without.ended), "{without:?} {with:?}");
+            }
         }
     }
 }

@@ -11,27 +11,33 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::process::RelayProcess;
+use crate::process::{EARLY, RelayProcess};
 use crate::world::{BOX, CLIENT, PATIENCE, SERVER, World, abort, assert_reset, ip};
 
 const METRICS: &str = "[metrics]\nlisten = \"10.1.0.1:9742\"\n";
 
 /// What the relay's metrics are, by name and labels, and as text.
 fn scrape(world: &World) -> (HashMap<String, f64>, String) {
-    let mut command = Command::new("curl");
-    command.args(["--silent", "--show-error", "--fail", "--include", "--max-time", "10"]);
-    command.arg("http://10.1.0.1:9742/metrics");
-    let output = world.client.apply(&mut command).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8(output.stdout).unwrap();
-    let (head, text) = said.split_once("\r\n\r\n").unwrap();
-    assert!(head.to_lowercase().contains("content-type: application/openmetrics-text"), "{head}");
+    let (head, text) = fetch(world, &[]);
+    assert!(head.contains("content-type: application/openmetrics-text"), "{head}");
     assert!(text.ends_with("# EOF\n"), "{text}");
     let samples = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
         let (name, value) = line.rsplit_once(' ').unwrap();
         (name.to_owned(), value.parse().unwrap())
     });
-    (samples.collect(), text.to_owned())
+    (samples.collect(), text.clone())
+}
+
+/// Asks for them by curl; gives the answer's head, in lower case, and its body.
+fn fetch(world: &World, arguments: &[&str]) -> (String, String) {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--fail", "--include", "--max-time", "10"]);
+    command.args(arguments).arg("http://10.1.0.1:9742/metrics");
+    let output = world.client.apply(&mut command).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (head, text) = said.split_once("\r\n\r\n").unwrap();
+    (head.to_lowercase(), text.to_owned())
 }
 
 /// Whether the format's reference parser is here; says so if not.
@@ -77,7 +83,7 @@ fn some_flows(world: &World) {
 #[test]
 fn metrics_are_the_counters_and_name_no_subscriber() {
     let Some(world) = World::new() else { return };
-    let mut relay = RelayProcess::start(&world.relay, METRICS);
+    let mut relay = RelayProcess::start(&world.relay, &format!("{EARLY}{METRICS}"));
     some_flows(&world);
     let _open = world.pair(SERVER[0]);
     let counts = relay.until(|counts| counts["active"] == 1);
@@ -100,6 +106,10 @@ fn metrics_are_the_counters_and_name_no_subscriber() {
     assert_eq!(of("heartbeat_age_seconds{worker=\"0\"}").map(|age| age < 10.0), Some(true));
     assert!(of("start_time_seconds").unwrap() > 1.7e9);
     assert!(metrics["midspan_steer_verdicts_total{verdict=\"split\"}"] >= 5.0);
+    for (name, least) in [("process_resident_memory_bytes", 1e6), ("process_open_fds", 10.0)] {
+        assert!(metrics[name] > least, "{text}");
+    }
+    assert_eq!(of("config_last_reload_successful"), Some(1.0));
     for address in CLIENT {
         assert!(!text.contains(address), "{text}");
     }
@@ -112,18 +122,61 @@ fn metrics_are_the_counters_and_name_no_subscriber() {
     let all: f64 = counts.values().map(|_| 1.0).sum();
     let families = text.matches("midspan_relay_").count() as f64;
     assert!(families > all, "{text}");
-    if has_parser() {
-        let script = "import sys\nfrom prometheus_client.openmetrics.parser import *\n\
-                      print(len(list(text_string_to_metric_families(sys.stdin.read()))))";
-        let mut parser = Command::new("python3");
-        let parser = parser.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut parser = parser.spawn().unwrap();
-        parser.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        let output = parser.wait_with_output().unwrap();
-        assert!(output.status.success(), "the reference parser refuses this:\n{text}");
-        let parsed: usize = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
-        assert_eq!(parsed, text.matches("# TYPE ").count());
+    let plain = fetch(&world, &["--header", "Accept: text/plain"]);
+    assert!(plain.0.contains("content-type: text/plain; version=0.0.4"), "{}", plain.0);
+    assert!(plain.1.contains("# TYPE midspan_relay_flows_accepted_total counter\n"), "{}", plain.1);
+    for (text, format) in [(&text, "openmetrics.parser"), (&plain.1, "parser")] {
+        // Bounds are exact; a sum of what was measured may well end in nines.
+        let bounds: Vec<_> =
+            text.split("le=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(!bounds.is_empty(), "{text}");
+        let is_exact = |bound: &&str| bound.split('.').all(|digits| digits.len() <= 10);
+        assert!(bounds.iter().all(is_exact), "{bounds:?}");
+        let families = text.matches("# TYPE ").count();
+        assert!(parsed_families(text, format).is_none_or(|parsed| parsed == families), "{format}");
     }
+}
+
+#[test]
+fn how_the_configuration_was_read_last_is_told() {
+    let Some(world) = World::new() else { return };
+    let relay = RelayProcess::start(&world.relay, METRICS);
+    let read = |wanted: f64| {
+        relay.signal(rustix::process::Signal::HUP);
+        let start = Instant::now();
+        loop {
+            let (metrics, _) = scrape(&world);
+            if metrics["midspan_relay_config_last_reload_successful"] == wanted {
+                return metrics["midspan_relay_config_last_reload_success_timestamp_seconds"];
+            }
+            assert!(start.elapsed() < PATIENCE);
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let (started, _) = scrape(&world);
+    let started = started["midspan_relay_config_last_reload_success_timestamp_seconds"];
+    relay.rewrite("nonsense\n");
+    assert_eq!(read(0.0), started, "it was not taken");
+    relay.rewrite(METRICS);
+    assert!(read(1.0) > started);
+}
+
+/// How many families the reference parser of a format finds; none if it is not here.
+fn parsed_families(text: &str, format: &str) -> Option<usize> {
+    if !has_parser() {
+        return None;
+    }
+    let script = format!(
+        "import sys\nfrom prometheus_client.{format} import *\n\
+         print(len(list(text_string_to_metric_families(sys.stdin.read()))))"
+    );
+    let mut parser = Command::new("python3");
+    let parser = parser.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut parser = parser.spawn().unwrap();
+    parser.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = parser.wait_with_output().unwrap();
+    assert!(output.status.success(), "the reference parser refuses this:\n{text}");
+    Some(String::from_utf8(output.stdout).unwrap().trim().parse().unwrap())
 }
 
 #[test]
@@ -139,7 +192,8 @@ fn metrics_are_served_to_who_asks_rightly_whatever_others_do() {
     }
     scrape(&world);
     for (request, status) in [
-        ("GET / HTTP/1.1\r\nHost: relay\r\n\r\n", "404"),
+        ("GET / HTTP/1.1\r\nHost: relay\r\n\r\n", "200"),
+        ("GET /else HTTP/1.1\r\nHost: relay\r\n\r\n", "404"),
         ("POST /metrics HTTP/1.1\r\nHost: relay\r\nContent-Length: 0\r\n\r\n", "405"),
     ] {
         let mut stream = world.connect(at).unwrap();
@@ -207,13 +261,13 @@ fn metrics_are_not_kept_for_a_request_that_never_ends() {
     assert!(!String::from_utf8_lossy(&said).contains("# EOF"));
 }
 
-fn lines(path: &Path) -> Vec<Value> {
+pub(crate) fn lines(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Those of one kind.
-fn of_kind(lines: Vec<Value>, kind: &str) -> Vec<Value> {
+pub(crate) fn of_kind(lines: Vec<Value>, kind: &str) -> Vec<Value> {
     lines.into_iter().filter(|line| line["kind"] == kind).collect()
 }
 
@@ -235,7 +289,8 @@ fn the_flow_log_has_a_line_for_each_flow_that_ended() {
     let Some(world) = World::new() else { return };
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("flows.jsonl");
-    let mut relay = RelayProcess::start(&world.relay, &format!("[flow_log]\npath = {path:?}\n"));
+    let settings = format!("{EARLY}[flow_log]\npath = {path:?}\n");
+    let mut relay = RelayProcess::start(&world.relay, &settings);
     some_flows(&world);
     let open = world.pair(SERVER[0]);
     relay.until(|counts| counts["active"] == 1);

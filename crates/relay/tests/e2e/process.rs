@@ -77,6 +77,9 @@ pub(crate) struct RelayProcess {
 /// What every test configures unless it says otherwise.
 pub(crate) const CLIENTS: &str = "clients = [\"10.0.0.0/8\", \"fd00::/8\"]\n";
 
+/// Has clients told that they are connected before their server was asked, where a test is about what follows from that.
+pub(crate) const EARLY: &str = "handshake = \"early\"\n";
+
 /// Has nftables steer, where a test is about that.
 pub(crate) const NFTABLES: &str = "interception = \"nftables\"\n";
 
@@ -175,8 +178,20 @@ impl RelayProcess {
         }
     }
 
+    /// Signals it; one that is stopped has stopped then, with all its threads.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+        while signal == Signal::STOP && !self.has_stopped() {
+            thread::yield_now();
+        }
+    }
+
+    fn has_stopped(&self) -> bool {
+        let mut tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        tasks.all(|task| {
+            let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            stat.rsplit(')').next().is_some_and(|fields| fields.trim_start().starts_with('T'))
+        })
     }
 
     /// Waits for the end, and gives the last counts if the relay ended by itself.

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use midspan_observe::admin::{Answer, Flow, Order, Request};
 
 use crate::admin::{Admin, start};
-use crate::process::RelayProcess;
+use crate::process::{EARLY, RelayProcess};
 use crate::world::{BOX, SERVER, World, ip};
 
 fn exchange((near, far): &mut (TcpStream, TcpStream)) {
@@ -119,6 +119,19 @@ fn what_is_wrong_or_cannot_change_changes_nothing() {
         drop(world.pair(SERVER[0]));
         counts["pass_server"] > 0
     });
+}
+
+/// A key that is gone from the file means the default again, and not what was before.
+#[test]
+fn a_handshake_that_is_no_longer_named_is_another() {
+    let Some(world) = World::new() else { return };
+    if !crate::steer::is_possible() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (relay, mut admin) = start(&world, folder.path(), EARLY);
+    relay.rewrite(&format!("[admin]\nsocket = {:?}\n", folder.path().join("relay.sock")));
+    assert!(reload(&mut admin).unwrap_err().starts_with("`handshake`"));
 }
 
 #[test]

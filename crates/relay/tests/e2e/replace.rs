@@ -143,6 +143,33 @@ fn what_cannot_be_replaced_is_said_to_be_so() {
     exchange(&mut near, &mut far);
 }
 
+/// One that fails late, after it has shared what the other uses.
+#[test]
+fn a_replacement_that_fails_leaves_the_old_relay_at_work() {
+    let Some(world) = World::new() else { return };
+    let Some(_pins) = Pins::of(&world.relay) else { return };
+    let Some(mut old) = start(&world, "pin = true\n") else { return };
+    let (mut near, mut far) = world.pair(SERVER[0]);
+    exchange(&mut near, &mut far);
+    let rules_before = rules(&world);
+    let config =
+        format!("{}interfaces = [\"nowhere\"]\n", crate::process::CLIENTS).parse().unwrap();
+    let failed = world.relay.run(|| midspan_relay::Relay::replace(config).map(drop)).unwrap();
+    assert!(failed.unwrap_err().to_string().contains("nowhere"));
+    assert_eq!(rules(&world), rules_before);
+    exchange(&mut near, &mut far);
+    for server in SERVER {
+        let (mut near, mut far) = world.pair(server);
+        exchange(&mut near, &mut far);
+    }
+    assert_eq!(old.counts()["accepted"], 3);
+    // And the next one succeeds.
+    let mut new = RelayProcess::replace(&world.relay, PIN);
+    let mut pair = world.pair(SERVER[0]);
+    exchange(&mut pair.0, &mut pair.1);
+    assert_eq!(new.counts()["accepted"], 1);
+}
+
 #[test]
 fn a_name_that_somebody_has_bound_keeps_no_relay_away() {
     let Some(world) = World::new() else { return };

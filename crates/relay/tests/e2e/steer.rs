@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
 
 use crate::load::Side;
-use crate::process::RelayProcess;
+use crate::process::{EARLY, RelayProcess};
 use crate::replace::Pins;
 use crate::world::{BOX, CLIENT, PATIENCE, SERVER, World, await_link, ip, route, skip, up};
 
@@ -102,7 +102,8 @@ fn bypass(world: &World) {
 #[test]
 fn a_server_that_answers_by_another_way_is_split_no_more() {
     let Some(world) = World::new() else { return };
-    let Some(mut relay) = start(&world, "connect_timeout = \"4 s\"\n") else { return };
+    let settings = format!("{EARLY}connect_timeout = \"4 s\"\n");
+    let Some(mut relay) = start(&world, &settings) else { return };
     bypass(&world);
     let (listener, address) = world.listen(SERVER[0]);
     // The relay never sees an answer, so this one is lost.
@@ -125,7 +126,8 @@ fn a_server_that_answers_by_another_way_is_split_no_more() {
 #[test]
 fn a_silent_server_is_split_again_once_it_answers() {
     let Some(world) = World::new() else { return };
-    let Some(mut relay) = start(&world, "connect_timeout = \"4 s\"\n") else { return };
+    let settings = format!("{EARLY}connect_timeout = \"4 s\"\n");
+    let Some(mut relay) = start(&world, &settings) else { return };
     let drop_all = [
         "add table inet t; add chain inet t c { type filter hook input priority 0 ; policy drop ; }",
     ];
@@ -186,6 +188,9 @@ fn past_a_relay_that_hangs_new_connections_pass() {
     let (mut near, mut far) = world.pair(SERVER[0]);
     exchange(&mut near, &mut far);
     assert_eq!(relay.counts()["accepted"], 2);
+    // Accounts are kept as before, too.
+    drop((near, far));
+    relay.until(|counts| counts["split_connections"] > 0);
 }
 
 #[test]

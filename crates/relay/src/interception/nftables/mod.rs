@@ -4,7 +4,7 @@
 //! keeps alive: however the relay ends, its end of the pipe to that process closes, the process
 //! ends, and the kernel removes the table.
 
-mod legs;
+pub(super) mod legs;
 mod nft;
 mod rules;
 
@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_sys::sysctl;
-
-pub(crate) use legs::Legs;
 
 use super::InterceptionError;
 use super::beside::forbid_forward_rules;

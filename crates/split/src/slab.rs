@@ -1,9 +1,11 @@
 //! Flows by number, without allocating for each.
 
+use std::convert::Infallible;
+
 /// What a flow is known by outside the slab: a slot, and which of its successive tenants. An
 /// event for a tenant that has left is told from one for its successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key {
+pub struct Key {
     slot: u32,
     tenant: u32,
 }
@@ -13,17 +15,19 @@ impl Key {
     const TENANT_BITS: u32 = 31;
 
     /// In the low 63 bits.
-    pub(crate) const fn to_bits(self) -> u64 {
+    pub const fn to_bits(self) -> u64 {
         (self.tenant as u64) << 32 | self.slot as u64
     }
 
-    pub(crate) const fn from_bits(bits: u64) -> Key {
+    /// What [`Key::to_bits`] has made these bits of; the highest bit means nothing.
+    pub const fn from_bits(bits: u64) -> Key {
         Key { slot: bits as u32, tenant: (bits >> 32) as u32 & ((1 << Self::TENANT_BITS) - 1) }
     }
 }
 
+/// Values in numbered slots that are used again and again.
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     /// The first tenant of a new slot: no slot that was given back has had it.
@@ -36,23 +40,31 @@ struct Slot<T> {
     value: Option<T>,
 }
 
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Slab::new()
+    }
+}
+
 impl<T> Slab<T> {
     /// Slots that are kept.
     const FEW: usize = 1024;
 
-    pub(crate) const fn new() -> Self {
+    /// Nothing in it.
+    pub const fn new() -> Self {
         Slab { slots: Vec::new(), free: Vec::new(), first: 0 }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many values there are.
+    pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// Puts in what `make` makes of its own key.
-    pub(crate) fn insert_with<E>(
-        &mut self,
-        make: impl FnOnce(Key) -> Result<T, E>,
-    ) -> Result<Key, E> {
+    ///
+    /// # Errors
+    /// Those of `make`; nothing is put in then.
+    pub fn insert_with<E>(&mut self, make: impl FnOnce(Key) -> Result<T, E>) -> Result<Key, E> {
         let slot = match self.free.last() {
             Some(&slot) => slot,
             None => {
@@ -69,13 +81,32 @@ impl<T> Slab<T> {
         Ok(key)
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<&T> {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The key that the value that comes next will have.
+    pub fn next_key(&self) -> Key {
+        let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
+        let tenant = self.slots.get(slot as usize).map_or(self.first, |place| place.tenant);
+        Key { slot, tenant }
+    }
+
+    /// Puts in a value.
+    pub fn insert(&mut self, value: T) -> Key {
+        let Ok(key) = self.insert_with(|_| Ok::<_, Infallible>(value));
+        key
+    }
+
+    /// The value of this key, if it is still there.
+    pub fn get(&self, key: Key) -> Option<&T> {
         let place = self.slots.get(key.slot as usize)?;
         if place.tenant == key.tenant { place.value.as_ref() } else { None }
     }
 
     /// Those in the slots from `first` on, `most` slots of them, and the next slot if there is one.
-    pub(crate) fn part(
+    pub fn part(
         &self,
         first: usize,
         most: usize,
@@ -88,12 +119,14 @@ impl<T> Slab<T> {
         (part, (end < self.slots.len()).then_some(end))
     }
 
-    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+    /// The value of this key, if it is still there.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         let place = self.slots.get_mut(key.slot as usize)?;
         if place.tenant == key.tenant { place.value.as_mut() } else { None }
     }
 
-    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+    /// Takes out the value of this key, if it is still there.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
         self.get_mut(key)?;
         let place = &mut self.slots[key.slot as usize];
         place.tenant = (place.tenant + 1) & ((1 << Key::TENANT_BITS) - 1);
@@ -103,7 +136,7 @@ impl<T> Slab<T> {
 
     /// Gives memory back if half of the slots or more are free behind the last one that is taken. The lowest are taken
     /// next, so that there will be.
-    pub(crate) fn give_back(&mut self) {
+    pub fn give_back(&mut self) {
         let taken = self.slots.iter().rposition(|slot| slot.value.is_some()).map_or(0, |at| at + 1);
         if self.slots.len() < Self::FEW || taken > self.slots.len() / 2 {
             return;
@@ -117,18 +150,19 @@ impl<T> Slab<T> {
     }
 
     /// How many slots there are, taken and free.
-    pub(crate) fn slots(&self) -> usize {
+    pub fn slots(&self) -> usize {
         self.slots.len()
     }
 
     /// What is in a slot, and its key.
-    pub(crate) fn at(&mut self, slot: usize) -> Option<(Key, &mut T)> {
+    pub fn at(&mut self, slot: usize) -> Option<(Key, &mut T)> {
         let place = self.slots.get_mut(slot)?;
         let key = Key { slot: slot as u32, tenant: place.tenant };
         place.value.as_mut().map(|value| (key, value))
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
+    /// The keys of all values, by slot.
+    pub fn keys(&self) -> impl Iterator<Item = Key> {
         (0u32..)
             .zip(&self.slots)
             .filter(|(_, place)| place.value.is_some())
@@ -192,6 +226,16 @@ mod tests {
         assert_eq!((slab.len(), slab.keys().count()), (0, 0));
         assert!(slab.insert_with(|_| Ok::<_, ()>('a')).is_ok());
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn the_next_key_is_foretold() {
+        let mut slab = Slab::new();
+        for round in 0..3 {
+            let keys: Vec<_> = (0..5).map(|n| (slab.next_key(), slab.insert(n))).collect();
+            assert!(keys.iter().all(|(foretold, key)| foretold == key), "{round}");
+            keys[round..].iter().for_each(|(_, key)| assert!(slab.remove(*key).is_some()));
+        }
     }
 
     #[test]

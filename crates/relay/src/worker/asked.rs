@@ -1,54 +1,21 @@
 //! What a worker is asked of its flows, and answers bit by bit between its other work.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use midspan_observe::LegStats;
-use midspan_split::{Leg, PerLeg};
+use midspan_split::{Entry, Key, Leg, PerLeg, Slab};
 use tokio::sync::oneshot;
 
-use super::leg;
-use crate::flow::{LiveFlow, Story};
-use crate::observe::Totals;
-use crate::slab::{Key, Slab};
+use super::host::LiveHost;
+use crate::flow::totals;
+use crate::observe::leg;
+use crate::questions::{Ask, Brief, Questions};
 
 /// Slots that are looked through before other work goes on: some microseconds.
 const SCAN: usize = 512;
 /// Flows that the kernel is asked of before other work goes on, with four calls each.
 const DETAIL: usize = 16;
-
-/// What is asked of a worker.
-#[derive(Debug)]
-pub(crate) enum Ask {
-    /// All flows, without their legs.
-    Scan(oneshot::Sender<Vec<Brief>>),
-    /// The legs of these, in order.
-    Detail(Vec<Key>, oneshot::Sender<Vec<PerLeg<Option<LegStats>>>>),
-}
-
-/// A flow in brief.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Brief {
-    pub(crate) key: Key,
-    pub(crate) story: Story,
-    pub(crate) totals: PerLeg<Totals>,
-    pub(crate) seen: Instant,
-}
-
-/// Where questions are left for a worker. It must be woken for them.
-#[derive(Debug, Default)]
-pub(crate) struct Questions(Mutex<Vec<Ask>>);
-
-impl Questions {
-    pub(crate) fn leave(&self, ask: Ask) {
-        self.lock().push(ask);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Ask>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// The questions that a worker has taken up.
 #[derive(Debug, Default)]
@@ -65,7 +32,7 @@ type Reply = oneshot::Sender<Vec<PerLeg<Option<LegStats>>>>;
 impl Asked {
     /// Takes up what was left.
     pub(crate) fn take_up(&mut self, questions: &Questions) {
-        self.0.extend(questions.lock().drain(..).map(|ask| match ask {
+        self.0.extend(questions.take().into_iter().map(|ask| match ask {
             Ask::Scan(reply) => Job::Scan { next: 0, found: Vec::new(), reply },
             Ask::Detail(keys, reply) => Job::Detail { found: Vec::new(), keys, reply },
         }));
@@ -77,16 +44,15 @@ impl Asked {
     }
 
     /// Does a bit.
-    pub(crate) fn step(&mut self, flows: &Slab<LiveFlow>) {
+    pub(crate) fn step(&mut self, flows: &Slab<Entry<LiveHost>>, seen: Instant) {
         let Some(mut job) = self.0.pop_front() else { return };
         let is_done = match &mut job {
             Job::Scan { next, found, .. } => {
-                let seen = Instant::now();
                 let (part, rest) = flows.part(*next, SCAN);
                 found.extend(part.map(|(key, flow)| Brief {
                     key,
-                    story: *flow.story(),
-                    totals: flow.totals(),
+                    story: *flow.host().story(),
+                    totals: totals(flow.flow()),
                     seen,
                 }));
                 *next = rest.unwrap_or_default();
@@ -95,7 +61,7 @@ impl Asked {
             Job::Detail { keys, found, .. } => {
                 for key in &keys[found.len()..keys.len().min(found.len() + DETAIL)] {
                     let flow = flows.get(*key);
-                    let of = |leg| leg::stats(flow?.fd(leg), true);
+                    let of = |leg| leg::stats(flow?.host().fd(leg), true);
                     found.push(PerLeg { client: of(Leg::Client), server: of(Leg::Server) });
                 }
                 found.len() == keys.len()

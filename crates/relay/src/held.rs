@@ -1,0 +1,74 @@
+//! SYNs that are held: the thread that takes them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use midspan_steer::{HeldSource, HeldSyn};
+use midspan_sys::conntrack::Conntrack;
+
+use crate::background::Background;
+use crate::shared::Shared;
+use crate::wake::raise;
+
+/// How long the kernel may take to wake us, so that we see that it is time to end.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Takes held SYNs, and gives them to the workers.
+pub(crate) fn take(source: HeldSource, shared: Arc<Shared>) -> io::Result<Background> {
+    Background::start("held", move |stop| {
+        let mut tracking = Tracking::new();
+        let give = move |syn: HeldSyn| {
+            if syn.consulted {
+                tracking.forget(&syn);
+            }
+            if !syn.confirm {
+                // If it fails the client sends it again.
+                if let Some(Err(error)) = shared.injector.get().map(|it| it.inject(&syn)) {
+                    tracing::debug!(%error, "a SYN could not be sent on");
+                }
+                return;
+            }
+            if let Some(end) = shared.ends.get(syn.worker) {
+                end.held.lock().unwrap_or_else(|broken| broken.into_inner()).push(syn);
+                raise(&end.wake);
+            }
+        };
+        let take = || {
+            let held = source.open(give)?;
+            while !stop.load(Ordering::Acquire) {
+                held.poll(WAIT)?;
+            }
+            Ok::<_, io::Error>(())
+        };
+        if let Err(error) = take() {
+            tracing::error!(%error, "held connections are passed");
+        }
+    })
+}
+
+/// What connection tracking has learned of a SYN that rules were shown. The server's leg has the same addresses and
+/// ports, and sequence numbers of its own, which are out of window half of the time: it must be new.
+struct Tracking(Option<Conntrack>);
+
+impl Tracking {
+    fn new() -> Tracking {
+        Tracking(Conntrack::open().ok())
+    }
+
+    fn forget(&mut self, syn: &HeldSyn) {
+        let Some(conntrack) = &self.0 else { return };
+        match conntrack.forget(syn.client, syn.server) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(
+                    %error,
+                    "connection tracking does not forget what was shown to it: rules for `ct state invalid` may \
+                     drop what is split"
+                );
+                self.0 = None;
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What is asked of a worker's flows.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use midspan_observe::LegStats;
+use midspan_split::{Key, PerLeg};
+use tokio::sync::oneshot;
+
+use crate::flow::{Story, Totals};
+
+/// What is asked of a worker.
+#[derive(Debug)]
+pub(crate) enum Ask {
+    /// All flows, without their legs.
+    Scan(oneshot::Sender<Vec<Brief>>),
+    /// The legs of these, in order.
+    Detail(Vec<Key>, oneshot::Sender<Vec<PerLeg<Option<LegStats>>>>),
+}
+
+/// A flow in brief.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Brief {
+    pub(crate) key: Key,
+    pub(crate) story: Story,
+    pub(crate) totals: PerLeg<Totals>,
+    pub(crate) seen: Instant,
+}
+
+/// Where questions are left for a worker. It must be woken for them.
+#[derive(Debug, Default)]
+pub(crate) struct Questions(Mutex<Vec<Ask>>);
+
+impl Questions {
+    pub(crate) fn leave(&self, ask: Ask) {
+        self.lock().push(ask);
+    }
+
+    /// Takes what was left.
+    pub(crate) fn take(&self) -> Vec<Ask> {
+        std::mem::take(&mut self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Ask>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
