@@ -15,9 +15,8 @@ use midspan_scenario::record::FeedbackRecord;
 use midspan_scenario::{Assist, CellSpec, Cuts, FeedbackOf, OwnRtt, Place, Radio, Tell, Way};
 use midspan_units::{Rate, Span, Time};
 
-use crate::run::Error;
-use crate::setup::{MEC, SERVER};
-use crate::world::Host;
+use crate::error::Error;
+use crate::host::{Host, MEC, SERVER};
 
 /// A daemon at the MEC and an agent on one of the hosts.
 pub(crate) struct NetAssist {

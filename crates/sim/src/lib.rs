@@ -6,13 +6,15 @@
 //! backend would meet with the same seed. Time costs nothing: a run takes as long as its packets
 //! take to be handled.
 //!
-//! Inside, a [`World`](world::World) is a chain of hosts, the two directions of each link between
+//! Inside, a `World` is a chain of hosts, the two directions of each link between
 //! them, and TCP sockets with something that uses each: an application, or the relay.
 
 mod agenda;
 mod application;
 mod assist;
 mod dialogue;
+mod error;
+mod host;
 mod measure;
 mod mobile;
 mod net;
@@ -20,8 +22,12 @@ mod packet;
 mod relay;
 mod run;
 mod setup;
+mod socket;
+mod splitter;
+mod stretch;
 mod users;
 mod visit;
 mod world;
 
-pub use run::{Error, Work, run};
+pub use error::Error;
+pub use run::{Work, run};

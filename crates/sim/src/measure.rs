@@ -6,9 +6,10 @@ use midspan_scenario::record::{
 };
 use midspan_tcp::Endpoint;
 
-use crate::net::Stretch;
-use crate::setup::{MEC, UE};
-use crate::world::{Host, SocketId, World};
+use crate::host::{Host, MEC, UE};
+use crate::socket::SocketId;
+use crate::stretch::Stretch;
+use crate::world::World;
 
 /// A TCP leg as it stands.
 pub(crate) fn leg(host: Host, peer: Host, endpoint: &Endpoint, variant: Variant) -> LegRecord {

@@ -15,10 +15,9 @@ use midspan_units::{Rate, Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use crate::net::{Stretch, lane, unlane};
+use crate::host::{ENB, Host, MEC, SERVER, UE};
 use crate::packet::Datagram;
-use crate::setup::{ENB, MEC, SERVER, UE};
-use crate::world::Host;
+use crate::stretch::{Stretch, lane, unlane};
 
 /// See the module.
 pub(crate) struct Mobile {

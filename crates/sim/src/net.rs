@@ -1,12 +1,12 @@
 //! What lies between hosts: two links in a row, or a mobile network.
 
-use midspan_path::{Counters, Path, Times, Way};
+use midspan_path::{Path, Way};
 use midspan_units::Time;
 
+use crate::host::{Host, MEC, SERVER, UE};
 use crate::mobile::Mobile;
 use crate::packet::Datagram;
-use crate::setup::{MEC, SERVER, UE};
-use crate::world::Host;
+use crate::stretch::{Stretch, lane, unlane};
 
 /// Everything that carries packets. It is made of lanes, numbered from 0, each of which says when
 /// something next leaves it.
@@ -15,13 +15,6 @@ pub(crate) enum Net {
     Row(Path<Datagram>),
     /// Cells and their users.
     Cells(Box<Mobile>),
-}
-
-/// A stretch of the way between UE and server, all that is beside each other together.
-pub(crate) struct Stretch {
-    pub(crate) name: &'static str,
-    pub(crate) counters: (Counters, Counters),
-    pub(crate) delays: (Times, Times),
 }
 
 impl Net {
@@ -110,14 +103,4 @@ impl Net {
             Net::Cells(mobile) => mobile.restart_delays(),
         }
     }
-}
-
-/// Of each link's two lanes the first goes up.
-pub(crate) fn lane(link: usize, way: Way) -> usize {
-    2 * link + usize::from(way == Way::Down)
-}
-
-/// Link and way of a lane.
-pub(crate) fn unlane(lane: usize) -> (usize, Way) {
-    (lane / 2, if lane.is_multiple_of(2) { Way::Up } else { Way::Down })
 }

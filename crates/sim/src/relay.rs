@@ -1,145 +1,86 @@
 //! The split relay: two sockets on a host, and between them the decisions of the live relay.
 
 use midspan_split::{
-    Action, Cause, Failure, Leg, LegInfo, Legs, Outcome, PerLeg, Pump, Read, ReadAhead, Readiness,
-    ReceiveWindow, Way, Write,
+    Action, Cause, Failure, Leg, LegInfo, Legs, Outcome, PerLeg, Read, Readiness, Way, Write,
 };
 use midspan_tcp::{Endpoint, Stage};
 
-use crate::world::{Setup, Socket, SocketId, User, World};
+use crate::socket::{Socket, SocketId, User};
+use crate::splitter::Splitter;
+use crate::world::World;
 
-/// One flow that the relay splits. Its client leg is connected early, as live; then it connects
-/// onward.
-#[derive(Debug)]
-pub(crate) struct Splitter {
-    pump: Pump,
-    legs: PerLeg<Option<SocketId>>,
-    /// What the server leg is opened with, and what it leads to, until it is.
-    onward: Option<Box<(Setup, (Setup, User))>>,
-    /// The windows that it advertises on each leg, where sockets do not decide: client, server.
-    windows: Option<[ReceiveWindow; 2]>,
-    /// Whatever it held is given up.
-    over: bool,
+/// Does what can be done for flow `number`, on both legs.
+pub(crate) fn turn(world: &mut World, number: usize) {
+    if world.flows[number].over {
+        return;
+    }
+    connect_onward(world, number);
+    let Splitter { mut pump, legs, .. } = world.flows[number];
+    let now = world.now;
+    let mut ends = Endpoints { world, legs };
+    for leg in Leg::BOTH {
+        let Some(readiness) = ends.readiness(leg) else { continue };
+        if pump.event(leg, readiness, &mut ends) == Outcome::Refused {
+            pump.fail(Cause::ConnectFailed);
+        }
+    }
+    let abort = match pump.turn(now, u64::MAX, &mut ends) {
+        Action::Wait | Action::Turn | Action::Buffer => None,
+        Action::Close => Some(false),
+        Action::Abort(_) => Some(true),
+    };
+    world.flows[number].pump = pump;
+    advertise(world, number);
+    for leg in Leg::BOTH {
+        let Some(id) = legs[leg] else { continue };
+        if abort == Some(true)
+            && !pump.flow().has_ended(leg)
+            && let Some(endpoint) = endpoint(world, number, leg)
+        {
+            endpoint.abort();
+        }
+        world.flush(id);
+    }
+    world.flows[number].over = abort.is_some();
 }
 
-impl Splitter {
-    /// Waits for its client. `server` is the socket that the onward connection is to end in.
-    pub(crate) fn new(
-        ahead: PerLeg<ReadAhead>,
-        server_leg: Setup,
-        server: (Setup, User),
-    ) -> Splitter {
-        Splitter {
-            pump: Pump::new(ahead),
-            legs: PerLeg::default(),
-            onward: Some(Box::new((server_leg, server))),
-            windows: None,
-            over: false,
+/// Of a shared buffer the window of each leg is what is left when all is counted that came in there and
+/// is not acknowledged on the other one.
+fn advertise(world: &mut World, number: usize) {
+    let Some(mut windows) = world.flows[number].windows else { return };
+    for (window, leg) in windows.iter_mut().zip([Leg::Client, Leg::Server]) {
+        let far = endpoint(world, number, leg.other());
+        let acknowledged = far.map_or(0, |far| far.acknowledged());
+        if let Some(near) = endpoint(world, number, leg)
+            && near.stage() == Stage::Established
+        {
+            let received = near.received();
+            let open = window.advertise(received, received.saturating_sub(acknowledged));
+            near.set_receive_window(Some(open));
         }
     }
+    world.flows[number].windows = Some(windows);
+}
 
-    /// All that it may have of a direction is `buffer` bytes, sockets' buffers included.
-    pub(crate) fn share(&mut self, buffer: u64, mss: u32) {
-        self.windows = Some([ReceiveWindow::new(buffer, u64::from(mss)); 2]);
-    }
-
-    /// The sockets of its legs.
-    pub(crate) fn set_client_leg(&mut self, socket: SocketId) {
-        self.legs.client = Some(socket);
-    }
-
-    /// The relay's socket towards the server, once it connects.
-    pub(crate) fn server_leg(&self) -> Option<SocketId> {
-        self.legs.server
-    }
-
-    /// The next relay's flow, if it would lead to one and has not connected yet.
-    pub(crate) fn awaited(&self) -> Option<usize> {
-        match self.onward.as_deref() {
-            Some((_, (_, User::Relay(next)))) => Some(*next),
-            _ => None,
-        }
-    }
-
-    /// Bytes that it holds between its sockets.
-    pub(crate) fn held(&self) -> u64 {
-        Leg::BOTH.into_iter().map(|from| self.pump.flow().occupied(from)).sum()
-    }
-
-    /// Does what can be done for flow `number`, on both legs.
-    pub(crate) fn turn(world: &mut World, number: usize) {
-        if world.flows[number].over {
+/// The client is connected: so is the server to be.
+fn connect_onward(world: &mut World, number: usize) {
+    let open = endpoint(world, number, Leg::Client)
+        .is_some_and(|client| client.stage() != Stage::SynReceived);
+    if open && let Some(onward) = world.flows[number].onward.take() {
+        let (leg, server) = *onward;
+        let client = world.flows[number].legs.client;
+        let Some(ue) = client.and_then(|id| world.sockets[id].as_ref()).map(|leg| leg.ue) else {
             return;
-        }
-        Splitter::connect_onward(world, number);
-        let Splitter { mut pump, legs, .. } = world.flows[number];
-        let now = world.now;
-        let mut ends = Endpoints { world, legs };
-        for leg in Leg::BOTH {
-            let Some(readiness) = ends.readiness(leg) else { continue };
-            if pump.event(leg, readiness, &mut ends) == Outcome::Refused {
-                pump.fail(Cause::ConnectFailed);
-            }
-        }
-        let abort = match pump.turn(now, u64::MAX, &mut ends) {
-            Action::Wait | Action::Turn | Action::Buffer => None,
-            Action::Close => Some(false),
-            Action::Abort(_) => Some(true),
         };
-        world.flows[number].pump = pump;
-        Splitter::advertise(world, number);
-        for leg in Leg::BOTH {
-            let Some(id) = legs[leg] else { continue };
-            if abort == Some(true)
-                && !pump.flow().has_ended(leg)
-                && let Some(endpoint) = endpoint(world, number, leg)
-            {
-                endpoint.abort();
-            }
-            world.flush(id);
-        }
-        world.flows[number].over = abort.is_some();
-    }
-
-    /// Of a shared buffer the window of each leg is what is left when all is counted that came in there and
-    /// is not acknowledged on the other one.
-    fn advertise(world: &mut World, number: usize) {
-        let Some(mut windows) = world.flows[number].windows else { return };
-        for (window, leg) in windows.iter_mut().zip([Leg::Client, Leg::Server]) {
-            let far = endpoint(world, number, leg.other());
-            let acknowledged = far.map_or(0, |far| far.acknowledged());
-            if let Some(near) = endpoint(world, number, leg)
-                && near.stage() == Stage::Established
-            {
-                let received = near.received();
-                let open = window.advertise(received, received.saturating_sub(acknowledged));
-                near.set_receive_window(Some(open));
-            }
-        }
-        world.flows[number].windows = Some(windows);
-    }
-
-    /// The client is connected: so is the server to be.
-    fn connect_onward(world: &mut World, number: usize) {
-        let open = endpoint(world, number, Leg::Client)
-            .is_some_and(|client| client.stage() != Stage::SynReceived);
-        if open && let Some(onward) = world.flows[number].onward.take() {
-            let (leg, server) = *onward;
-            let client = world.flows[number].legs.client;
-            let Some(ue) = client.and_then(|id| world.sockets[id].as_ref()).map(|leg| leg.ue)
-            else {
-                return;
-            };
-            let next = match server.1 {
-                User::Relay(next) => Some(next),
-                User::Application(_) => None,
-            };
-            let (socket, peer) = world.connect(ue, (leg, User::Relay(number)), server);
-            world.flows[number].legs.server = Some(socket);
-            // Another relay, nearer the server.
-            if let Some(next) = next {
-                world.flows[next].set_client_leg(peer);
-            }
+        let next = match server.1 {
+            User::Relay(next) => Some(next),
+            User::Application(_) => None,
+        };
+        let (socket, peer) = world.connect(ue, (leg, User::Relay(number)), server);
+        world.flows[number].legs.server = Some(socket);
+        // Another relay, nearer the server.
+        if let Some(next) = next {
+            world.flows[next].set_client_leg(peer);
         }
     }
 }

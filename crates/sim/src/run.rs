@@ -1,6 +1,6 @@
 //! One cell of a sweep, from nothing to its measurement.
 
-use midspan_path::{Counters, Path, SpecError, Times, Traces};
+use midspan_path::{Counters, Path, Times, Traces};
 use midspan_scenario::record::{
     CutRecord, CutWatch, HeldWatch, LegRecord, Measurement, TransferRecord, Variant,
 };
@@ -12,45 +12,15 @@ use midspan_units::{Span, Time};
 
 use crate::application::{self, Application, Receive, Send};
 use crate::assist::NetAssist;
+use crate::error::Error;
+use crate::host::{ENB, Host, MEC, SERVER, UE};
 use crate::measure;
 use crate::mobile::Mobile;
 use crate::net::Net;
-use crate::relay::Splitter;
-use crate::setup::{self, ENB, MEC, SERVER, UE};
-use crate::world::{Host, Setup, Socket, SocketId, User, World};
-
-/// Why a cell cannot be simulated, or did not run to its end.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// A congestion control that there is none of.
-    #[error(transparent)]
-    Control(#[from] midspan_cc::Unknown),
-    /// An element of the path that cannot be.
-    #[error(transparent)]
-    Path(#[from] SpecError),
-    /// A variant of which there is no model.
-    #[error("{0} is not simulated; run it live")]
-    Variant(Variant),
-    /// NetAssist whose feedback goes with the data.
-    #[error("feedback in band is not simulated; run it live")]
-    InBand,
-    /// NetAssist without a radio link to tell of.
-    #[error("feedback needs a trace on the access link, which is not there")]
-    NoRadio,
-    /// Users of cells who make transfers; scenario files cannot ask for it.
-    #[error("users of cells make no transfers; make them load pages")]
-    TransferInCells,
-    /// A connection did not open, or broke.
-    #[error("{what} {number}: {why}")]
-    Connection {
-        /// `flow` or `transfer`.
-        what: &'static str,
-        /// Which, counted from 0.
-        number: usize,
-        /// In one line.
-        why: &'static str,
-    },
-}
+use crate::setup;
+use crate::socket::{Setup, Socket, SocketId, User};
+use crate::splitter::Splitter;
+use crate::world::World;
 
 /// What a run took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

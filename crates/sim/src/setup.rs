@@ -5,17 +5,9 @@ use midspan_scenario::{Host as HostSpec, Leg, Relay, TcpMemory};
 use midspan_tcp::{Config, EcnMode, Memory};
 use midspan_units::ByteSize;
 
-use crate::run::Error;
-use crate::world::{Host, Setup};
-
-/// The hosts of a scenario, from the UE on.
-pub(crate) const UE: Host = 0;
-/// A base station, where there are cells.
-pub(crate) const ENB: Host = 1;
-/// See [`UE`]; where there are cells, the gateway.
-pub(crate) const MEC: Host = 2;
-/// See [`UE`].
-pub(crate) const SERVER: Host = 3;
+use crate::error::Error;
+use crate::host::Host;
+use crate::socket::Setup;
 
 /// A socket of `host`, as its kernel sets it up.
 pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
@@ -111,6 +103,7 @@ pub(crate) fn control(name: &str) -> Result<Control, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::UE;
     use midspan_units::Span;
 
     #[test]

@@ -10,8 +10,9 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use crate::agenda::Agenda;
 use crate::application;
 use crate::dialogue::News;
+use crate::error::Error;
 use crate::measure;
-use crate::run::{Connection, Error, Look, Run};
+use crate::run::{Connection, Look, Run};
 use crate::visit::{Viewing, Visit};
 
 /// Users begin at times spread over so long, so that they are not in step; those beside the workload over

@@ -9,9 +9,10 @@ use midspan_units::{ByteSize, Span, Time};
 
 use crate::application::Application;
 use crate::dialogue::News;
-use crate::run::{Connection, Error, Run};
+use crate::error::Error;
+use crate::run::{Connection, Run};
 use crate::setup;
-use crate::world::Socket;
+use crate::socket::Socket;
 
 /// A page that is being loaded.
 pub(crate) struct Visit {

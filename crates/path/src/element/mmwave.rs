@@ -15,7 +15,7 @@ use crate::{Counters, Packet, QueueSpec};
 /// end of X2. While somebody blocks the line of sight the master sends in the secondary's place, and what
 /// waits at the secondary comes back to it.
 ///
-/// Rate and slots are NR's at 120 kHz of subcarrier spacing ([`crate::mmwave`]); below RLC's acknowledged mode
+/// Rate and slots are NR's at 120 kHz of subcarrier spacing (module `mmwave`); below RLC's acknowledged mode
 /// there is HARQ, as in [`RlcSpec`]. While a blockage lasts every transmission of the secondary fails. The UE
 /// puts in order what came by different ways (PDCP, TS 38.323), without ever waiting for what a full
 /// buffer dropped.

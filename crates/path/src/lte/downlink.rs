@@ -34,7 +34,7 @@ pub struct Handover {
 /// Each cell sends in every millisecond what its scheduler chooses (3GPP TS 36.211, frame structure 1). A
 /// block fails or not by the channel of that moment; one that failed is sent again by HARQ eight
 /// milliseconds later, up to three times (TS 36.321), and then anew by RLC in acknowledged mode
-/// ([`STATUS_DELAY`]). A user that is handed over hears nothing for a while; what it has not got is
+/// (`STATUS_DELAY`). A user that is handed over hears nothing for a while; what it has not got is
 /// forwarded and sent anew (TS 36.300, section 10.1.2.3).
 ///
 /// Users for whom there is nothing cost nothing but a measurement of where they are, five times a

@@ -1,7 +1,7 @@
-//! The downlink of an LTE network, one model a file: where sites and users are ([`geometry`]), how
-//! much of a signal arrives ([`propagation`]), what a block can carry and whether it is received
-//! ([`adaptation`]), who gets which part of the band ([`scheduler`]), and the cells that do it
-//! millisecond by millisecond ([`downlink`]).
+//! The downlink of an LTE network, one model a file: where sites and users are (`geometry`), how
+//! much of a signal arrives (`propagation`), what a block can carry and whether it is received
+//! (`adaptation`), who gets which part of the band (`scheduler`), and the cells that do it
+//! millisecond by millisecond (`downlink`).
 //!
 //! As in `radio`, decisions come from basic operations of floating point alone.
 

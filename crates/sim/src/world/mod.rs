@@ -1,86 +1,22 @@
-//! Hosts in a row, what lies between them, the sockets on them, and the order of events.
+//! Hosts in a row, what lies between them, and the sockets on them.
+
+mod events;
 
 use std::collections::HashMap;
 
-use midspan_cc::Control;
 use midspan_cc::feedback::Value;
 use midspan_path::{Counters, Way};
-use midspan_tcp::{Config, Endpoint, Metrics};
+use midspan_tcp::{Endpoint, Metrics};
 use midspan_units::{Span, Time};
 
 use crate::agenda::Agenda;
-use crate::application::Application;
 use crate::dialogue::Dialogues;
-use crate::net::{Net, Stretch};
+use crate::host::{Host, UE};
+use crate::net::Net;
 use crate::packet::Datagram;
-use crate::relay::Splitter;
-use crate::setup::{ENB, UE};
-
-/// A host, counted from the UE.
-pub(crate) type Host = usize;
-
-/// A socket's number. Numbers of sockets that were removed are given again.
-pub(crate) type SocketId = usize;
-
-/// What a socket is set up with.
-#[derive(Debug, Clone)]
-pub(crate) struct Setup {
-    pub(crate) host: Host,
-    pub(crate) config: Config,
-    pub(crate) control: Control,
-    /// Its host remembers peers from one connection to the next.
-    pub(crate) remembers: bool,
-}
-
-/// Who uses a socket.
-#[derive(Debug, Clone)]
-pub(crate) enum User {
-    Application(Application),
-    /// A leg of the relay's flow of this number.
-    Relay(usize),
-}
-
-#[derive(Debug)]
-pub(crate) enum Tcp {
-    /// Waits for a SYN.
-    Listening(Box<Setup>),
-    Open(Box<Endpoint>),
-}
-
-#[derive(Debug)]
-pub(crate) struct Socket {
-    pub(crate) host: Host,
-    /// The UE whose connection it is, counted from 0.
-    pub(crate) ue: u32,
-    pub(crate) peer: SocketId,
-    /// Which connection it is an end of.
-    connection: u32,
-    pub(crate) tcp: Tcp,
-    pub(crate) user: User,
-    /// What its host's memory of its peer is found by, if it has one.
-    acquaintance: Option<Acquaintance>,
-}
-
-/// A host, a peer's host, and whose UE's connections it is about: towards the server, too, each UE's are remembered by
-/// themselves, as cells have servers of their own.
-type Acquaintance = (Host, Host, u32);
-
-impl Socket {
-    /// The endpoint, once there is one.
-    pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
-        match &self.tcp {
-            Tcp::Open(endpoint) => Some(endpoint),
-            Tcp::Listening(_) => None,
-        }
-    }
-
-    pub(crate) fn endpoint_mut(&mut self) -> Option<&mut Endpoint> {
-        match &mut self.tcp {
-            Tcp::Open(endpoint) => Some(endpoint),
-            Tcp::Listening(_) => None,
-        }
-    }
-}
+use crate::socket::{Acquaintance, Setup, Socket, SocketId, Tcp, User};
+use crate::splitter::Splitter;
+use crate::stretch::Stretch;
 
 /// Everything that is simulated.
 pub(crate) struct World {
@@ -179,7 +115,7 @@ impl World {
             tcp: Tcp::Listening(Box::new(setup)),
             user,
         });
-        self.stir(initiator);
+        self.touch(initiator);
         (initiator, acceptor)
     }
 
@@ -255,108 +191,6 @@ impl World {
         Some(removed)
     }
 
-    /// Lets everything happen up to and including `until`, or until `done`. Whether it is done.
-    pub(crate) fn run(&mut self, until: Time, mut done: impl FnMut(&World) -> bool) -> bool {
-        loop {
-            if done(self) {
-                return true;
-            }
-            let Some((at, source)) = self.agenda.first().filter(|(at, _)| *at <= until) else {
-                self.now = until;
-                return false;
-            };
-            self.now = at;
-            self.events += 1;
-            let lanes = self.lanes;
-            if source < lanes {
-                self.deliver(source);
-            } else {
-                self.time_out(source - lanes);
-            }
-        }
-    }
-
-    /// Takes what leaves a lane by now.
-    fn deliver(&mut self, lane: usize) {
-        while let Some((host, datagram)) = self.net.dequeue(self.now, lane) {
-            self.arrive(host, datagram);
-        }
-        self.reschedule(lane);
-        if let Net::Cells(mobile) = &mut self.net {
-            while let Some(handover) = mobile.handover() {
-                if let Some(held) = held_at(ENB, handover.user, &self.sockets, &self.flows) {
-                    mobile.move_context(&handover, held);
-                }
-            }
-        }
-    }
-
-    fn reschedule(&mut self, lane: usize) {
-        for lane in std::iter::once(lane).chain(self.net.aside()) {
-            self.agenda.set(lane, self.net.next(lane));
-        }
-    }
-
-    /// A packet has come to `host`: goes on, or is there.
-    fn arrive(&mut self, host: Host, datagram: Datagram) {
-        let id = datagram.to as usize;
-        let Some(socket) =
-            self.sockets[id].as_mut().filter(|socket| socket.connection == datagram.connection)
-        else {
-            return;
-        };
-        if socket.host != host {
-            let to = socket.host;
-            self.send(host, to, datagram);
-            return;
-        }
-        match &mut socket.tcp {
-            Tcp::Open(endpoint) => endpoint.receive(self.now, &datagram.segment),
-            Tcp::Listening(setup) if datagram.segment.syn => {
-                let Setup { mut config, control, .. } = (**setup).clone();
-                config.remembered_rtt = recall(&self.remembered, socket.acquaintance);
-                let endpoint = Endpoint::accept(config, control, self.now, 0, &datagram.segment);
-                socket.tcp = Tcp::Open(Box::new(endpoint));
-                self.inform(id);
-            }
-            Tcp::Listening(_) => return,
-        }
-        self.stir(id);
-    }
-
-    fn send(&mut self, from: Host, to: Host, datagram: Datagram) {
-        let lane = self.net.enqueue(self.now, from, way(from, to), datagram);
-        self.reschedule(lane);
-    }
-
-    fn time_out(&mut self, id: SocketId) {
-        // A socket of a base station's relay that is moved to another one does nothing meanwhile.
-        if let Net::Cells(mobile) = &self.net
-            && let Some(socket) = &self.sockets[id]
-            && let Some(until) = mobile.moving(self.now, socket.host, socket.ue)
-        {
-            self.agenda.set(self.lanes + id, until);
-            return;
-        }
-        if let Some(endpoint) = self.sockets[id].as_mut().and_then(Socket::endpoint_mut)
-            && endpoint.poll_timeout().is_some_and(|at| at <= self.now)
-        {
-            endpoint.on_timer(self.now);
-            self.stir(id);
-        } else {
-            self.wind(id);
-        }
-    }
-
-    /// Something has happened to a socket: lets its user act, and sends what is to be sent.
-    pub(crate) fn stir(&mut self, id: SocketId) {
-        self.touch(id);
-        // A leg that moved lets the other one move.
-        while let Some(flow) = self.stirred.pop() {
-            Splitter::turn(self, flow);
-        }
-    }
-
     fn touch(&mut self, id: SocketId) {
         let now = self.now;
         let Some(socket) = self.sockets[id].as_mut() else { return };
@@ -380,6 +214,12 @@ impl World {
                 user: User::Application(application), tcp: Tcp::Open(endpoint), ..
             }) => application.close(endpoint),
             _ => false,
+        }
+    }
+
+    fn reschedule(&mut self, lane: usize) {
+        for lane in std::iter::once(lane).chain(self.net.aside()) {
+            self.agenda.set(lane, self.net.next(lane));
         }
     }
 
@@ -424,22 +264,4 @@ fn recall(
 
 fn way(from: Host, to: Host) -> Way {
     if to > from { Way::Up } else { Way::Down }
-}
-
-/// Bytes that relays on `host` hold of a UE's, in their sockets and between them; none without a
-/// relay of its there.
-fn held_at(host: Host, ue: u32, sockets: &[Option<Socket>], flows: &[Splitter]) -> Option<u64> {
-    let here = || sockets.iter().flatten().filter(|socket| socket.host == host && socket.ue == ue);
-    here().next()?;
-    let in_socket = |socket: &Socket| {
-        socket.endpoint().map_or(0, |endpoint| {
-            endpoint.written() - endpoint.acknowledged() + endpoint.readable()
-        })
-    };
-    // Each flow has a socket of its on either side.
-    let between = |socket: &Socket| match socket.user {
-        User::Relay(flow) => flows[flow].held(),
-        User::Application(_) => 0,
-    };
-    Some(here().map(|socket| in_socket(socket) + between(socket) / 2).sum())
 }

@@ -1,0 +1,35 @@
+use midspan_path::SpecError;
+use midspan_scenario::record::Variant;
+
+/// Why a cell cannot be simulated, or did not run to its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A congestion control that there is none of.
+    #[error(transparent)]
+    Control(#[from] midspan_cc::Unknown),
+    /// An element of the path that cannot be.
+    #[error(transparent)]
+    Path(#[from] SpecError),
+    /// A variant of which there is no model.
+    #[error("{0} is not simulated; run it live")]
+    Variant(Variant),
+    /// NetAssist whose feedback goes with the data.
+    #[error("feedback in band is not simulated; run it live")]
+    InBand,
+    /// NetAssist without a radio link to tell of.
+    #[error("feedback needs a trace on the access link, which is not there")]
+    NoRadio,
+    /// Users of cells who make transfers; scenario files cannot ask for it.
+    #[error("users of cells make no transfers; make them load pages")]
+    TransferInCells,
+    /// A connection did not open, or broke.
+    #[error("{what} {number}: {why}")]
+    Connection {
+        /// `flow` or `transfer`.
+        what: &'static str,
+        /// Which, counted from 0.
+        number: usize,
+        /// In one line.
+        why: &'static str,
+    },
+}
