@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use midspan_assist_proto::estimate::EstimatorConfig;
 use midspan_assist_proto::{BasisKind, LONGEST_PERIOD, Limits, Policy, SHORTEST_PERIOD, Target};
-use midspan_units::{Rate, Span};
+use midspan_units::{Rate, Span, wording};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -359,7 +359,7 @@ fn parse<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
     toml::from_str(&text).map_err(|wrong: toml::de::Error| {
         let before = wrong.span().and_then(|span| text.get(..span.start));
         let line = before.map(|before| 1 + before.matches('\n').count());
-        let said = wrong.message().replace('\n', ", ");
+        let said = wording::reword(wrong.message());
         ConfigError { file: path.to_owned(), line, said }
     })
 }
@@ -425,7 +425,8 @@ trust = { stall = "500 ms" }
             refusal(&DAEMON.replace(from, to))
         };
         assert!(
-            with("sessions = 100", "session = 100").starts_with("config.toml:6: unknown field")
+            with("sessions = 100", "session = 100")
+                .starts_with("config.toml:6: unknown key `session`; did you mean `sessions`?")
         );
         assert!(with("stale = \"300 ms\"", "stale = 300").starts_with("config.toml:15:"));
         assert!(with("blocks = 50", "blocks = 0").contains("`blocks` must be between"));

@@ -16,6 +16,11 @@ use midspan_sys::sockdiag::{self, Obituaries, TcpSocket};
 use crate::topology::{Topology, UE};
 use crate::traffic::SERVICE_PORT;
 
+/// How long a connection that carries nothing may take to end: its FINs may be lost a few times.
+const END: Duration = Duration::from_secs(15);
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_millis(1);
+
 /// All legs that stand now.
 ///
 /// # Errors
@@ -27,6 +32,26 @@ pub(crate) fn standing(topology: &Topology, variant: Variant) -> Result<Vec<LegR
         legs.extend(sockets.iter().filter_map(|socket| record(host, socket, variant)));
     }
     Ok(legs)
+}
+
+/// Waits until no connection of the traffic's stands any more.
+///
+/// # Errors
+/// When a host's sockets cannot be listed, or one stands for longer than a connection takes to end.
+pub(crate) fn wait_until_none(topology: &Topology) -> Result<()> {
+    let deadline = Instant::now() + END;
+    loop {
+        let mut stand = false;
+        for (_, netns) in hosts(topology) {
+            let sockets = netns.run(sockdiag::tcp_sockets)?.context("cannot list TCP sockets")?;
+            stand |= sockets.iter().any(is_traffic);
+        }
+        if !stand {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "a connection that was closed still stands");
+        thread::sleep(LOOK);
+    }
 }
 
 /// Follows how long the proxy holds the data until `over` is true; what goes before `measured` is does not count.

@@ -2,7 +2,7 @@
 //!
 //! [`experiment`] is the whole way from a scenario to a results folder, [`sweep`] the order of its
 //! runs, [`simulation`] all of them in virtual time, [`run`] one run live: a [`topology`] of network namespaces and emulated links, perhaps a
-//! [`proxy`] on the MEC, [`traffic`] across it. [`recorded`] is the form in which results are kept. [`doctor`] says what this machine can do.
+//! [`proxy`] on the MEC, [`traffic`] across it; [`trial`] asks whether the machine can. [`recorded`] is the form in which results are kept. [`doctor`] says what this machine can do.
 
 pub mod assist;
 mod controls;
@@ -21,3 +21,4 @@ pub mod simulation;
 pub mod sweep;
 pub mod topology;
 pub mod traffic;
+pub mod trial;

@@ -79,6 +79,8 @@ impl Runner<'_> {
             server: host,
             address: SocketAddr::new(address.into(), SERVICE_PORT),
         };
+        ends.meet().context("no connection could be made")?;
+        legs::wait_until_none(&topology)?;
         topology.restart_statistics();
         let measured = match &spec.workload {
             Workload::Bulk(bulk) => {

@@ -1,13 +1,14 @@
 //! The command line of Midspan: parse, validate, call.
 
 mod command;
+mod log_filter;
 
 use std::panic;
 use std::process::{self, ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{assist, cc, demo, doctor, lab, relay, top};
+use crate::command::{assist, cc, demo, doctor, generate, lab, relay, top};
 
 /// TCP acceleration at the mobile edge.
 #[derive(Debug, Parser)]
@@ -36,6 +37,9 @@ enum Command {
     Demo(demo::Arguments),
     /// Say what this machine can do, and what is missing because of what
     Doctor,
+    /// Write man pages, completions for a shell, or the reference of all commands
+    #[command(subcommand)]
+    Generate(generate::Command),
 }
 
 /// Who reads what is printed may have seen enough (`| head`): that ends the program, as it does any other, and is no
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Command::Cc(command) => cc::run(command),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Doctor => doctor::run(),
+        Command::Generate(command) => generate::run(command),
     };
     result.unwrap_or_else(|error| {
         eprintln!("midspan: {error:#}");

@@ -62,7 +62,10 @@ fn what_is_wrong_in_a_file_is_told_in_one_line() {
     assert!(said.contains("nothing.toml: cannot be read"), "{said}");
     let identity = files.identity("daemon");
     let said = refused(&run("serve", &files.daemon("sesions = 7", &identity)), 2);
-    assert!(said.contains("daemon.toml:3: unknown field `sesions`"), "{said}");
+    assert!(
+        said.contains("daemon.toml:3: unknown key `sesions`; did you mean `sessions`?"),
+        "{said}"
+    );
     let said = refused(&run("serve", &files.daemon("sessions = 0", &identity)), 2);
     assert!(said.contains("`sessions` must be at least 1"), "{said}");
     // Files that the settings name, too.

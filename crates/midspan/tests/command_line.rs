@@ -399,7 +399,11 @@ fn a_running_relay_is_asked_and_told() {
     assert!(output.contains("`workers`") && output.contains("--replace"), "{output}");
     fs::write(&file, "clients = 7\n").unwrap();
     assert!(ask(&["relay", "reload"]).1.contains("relay.toml:1"));
-    assert!(ask(&["relay", "log", "a=b=c"]).1.contains("a=b=c"));
+    for nonsense in ["shouting", "a=b=c"] {
+        let (status, output) = ask(&["relay", "log", nonsense]);
+        assert_eq!(status, Some(2), "{output}");
+        assert!(output.contains("is no level"), "{output}");
+    }
     drop((near, far));
     assert_eq!(ask(&["relay", "drain"]), (Some(0), "draining\n".into()));
     assert!(relay.wait().unwrap().success());

@@ -77,7 +77,7 @@ impl Source<'_> {
 
     fn bar(&self, cell: &CellSummary, variant: Variant) -> Bar {
         let summary = cell.variant(variant);
-        let entry = Entry::of(cell, summary, self.metric);
+        let entry = Entry::of(summary, self.metric);
         let gain = summary.and_then(|summary| self.metric.gain(summary));
         let measured = matches!(entry, Entry::Measured(_));
         let value = match entry {
@@ -135,7 +135,7 @@ impl Source<'_> {
     }
 
     fn point(&self, cell: &CellSummary, variant: Variant, x: f64) -> Option<Point> {
-        let Entry::Measured(stats) = Entry::of(cell, cell.variant(variant), self.metric) else {
+        let Entry::Measured(stats) = Entry::of(cell.variant(variant), self.metric) else {
             return None;
         };
         Some(Point {
@@ -150,7 +150,7 @@ impl Source<'_> {
     fn hover(&self, cell: &CellSummary, variant: Variant) -> String {
         let quantity = self.metric.quantity();
         let summary = cell.variant(variant);
-        let entry = Entry::of(cell, summary, self.metric);
+        let entry = Entry::of(summary, self.metric);
         let mut lines = vec![variant_name(variant).to_owned()];
         let name = cell_name(self.scenario, &cell.labels);
         lines.extend((!name.is_empty()).then_some(name));

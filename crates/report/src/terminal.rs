@@ -100,7 +100,7 @@ impl<'a> Table<'a> {
             Quantity::Duration | Quantity::Count | Quantity::Index => "",
         };
         let entries = self.cells.iter().flat_map(|cell| {
-            self.variants.iter().map(|variant| Entry::of(cell, cell.variant(*variant), self.metric))
+            self.variants.iter().map(|variant| Entry::of(cell.variant(*variant), self.metric))
         });
         let sizes: Vec<u32> = entries
             .filter_map(|entry| match entry {
@@ -145,7 +145,7 @@ impl<'a> Table<'a> {
         let points = axes.map(|axis| cell.labels.get(&axis.name).cloned().unwrap_or_default());
         let variants = self.variants.iter().flat_map(|variant| {
             let summary = cell.variant(*variant);
-            let entry = Entry::of(cell, summary, self.metric);
+            let entry = Entry::of(summary, self.metric);
             let gain = self.gains.contains(variant).then(|| {
                 let gain = summary.and_then(|summary| self.metric.gain(summary));
                 let shown = gain.filter(|_| matches!(entry, Entry::Measured(_)));

@@ -364,7 +364,7 @@ fn has_cells(scenario: &Scenario) -> bool {
 pub(crate) enum Entry {
     /// Trusted numbers.
     Measured(Stats),
-    /// Too many runs were untrusted: their numbers and those of the others are not given.
+    /// Too many runs were untrusted, its own or its cell's: no number is given.
     NotMeasurable,
     /// No run came to a trusted end.
     NoTrustedRun,
@@ -373,17 +373,13 @@ pub(crate) enum Entry {
 }
 
 impl Entry {
-    /// What `summary`, of a variant in `cell`, has to show of `metric`.
-    pub(crate) fn of(
-        cell: &CellSummary,
-        summary: Option<&VariantSummary>,
-        metric: Metric,
-    ) -> Entry {
+    /// What `summary`, of a variant in a cell, has to show of `metric`.
+    pub(crate) fn of(summary: Option<&VariantSummary>, metric: Metric) -> Entry {
         let Some(summary) = summary else { return Entry::Absent };
         if summary.counts.total() == 0 {
             return Entry::Absent;
         }
-        if cell.verdict == Verdict::NotMeasurable {
+        if summary.verdict == Verdict::NotMeasurable {
             return Entry::NotMeasurable;
         }
         match metric.stats(summary) {
@@ -505,7 +501,7 @@ impl Paper {
     pub(crate) fn mark(&self, cell: &CellSummary) -> Option<Mark> {
         let baseline = || {
             let none = cell.variant(Variant::None)?;
-            let ours = match Entry::of(cell, Some(none), Metric::Goodput) {
+            let ours = match Entry::of(Some(none), Metric::Goodput) {
                 Entry::Measured(stats) => Some(stats.mean),
                 _ => None,
             };

@@ -34,7 +34,7 @@ pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};
 pub use midspan_split::ReadAheadKind;
 pub use relay::{Leg, Relay};
-pub use scenario::{Axis, Cell, Reported, Scenario, Skip};
+pub use scenario::{Axis, Cell, Reported, Scenario, Skip, VerdictOn};
 pub use spec::{
     Bulk, CellSpec, Cross, Direction, Objects, Page, Path, Place, Service, Transfer, Video,
     Workload,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use midspan_path::CellularSpec;
 use midspan_units::Rate;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::record::{Record, Variant};
 use crate::{CellSpec, Compare, Error, digest, parse};
@@ -25,6 +25,8 @@ pub struct Scenario {
     pub seed: u64,
     /// Runs of each variant in each cell; at least 1.
     pub repetitions: u32,
+    /// What untrusted runs speak against.
+    pub verdict: VerdictOn,
     /// What stands in the middle, in the order in which a repetition runs them.
     pub variants: Vec<Variant>,
     /// The sweep's axes in the file's order; the last one turns fastest.
@@ -39,6 +41,17 @@ pub struct Scenario {
     pub compare: Option<Compare>,
     pub(crate) cells: Vec<Cell>,
     pub(crate) short: Option<Box<Scenario>>,
+}
+
+/// What cannot be measured on a machine where too many runs were untrusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VerdictOn {
+    /// The cell: its runs are interleaved, so what disturbed one variant's may have disturbed the others'.
+    #[default]
+    Cell,
+    /// The variant, in that cell alone: every other run was found punctual for itself.
+    Variant,
 }
 
 /// One axis of the sweep.

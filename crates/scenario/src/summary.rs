@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::record::{
     Backend, CutRecord, DelayRecord, Measurement, Outcome, PageRecord, Record, Variant,
 };
-use crate::{Comparison, Direction, Reported, Scenario, Stats};
+use crate::{Comparison, Direction, Reported, Scenario, Stats, VerdictOn};
 
 /// What the runs of one scenario on one backend came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -36,20 +36,23 @@ pub struct CellSummary {
     pub labels: BTreeMap<String, String>,
     /// Runs by outcome.
     pub counts: Counts,
-    /// Whether this cell can be measured here.
+    /// Whether this cell can be measured here: not if none of its variants can.
     pub verdict: Verdict,
     /// In the scenario's order, variants without a record included; then others that have records,
     /// as when the file has dropped a variant since.
     pub variants: Vec<VariantSummary>,
 }
 
-/// What the runs of one variant in one cell came to. Statistics are over the measured runs.
+/// What the runs of one variant in one cell came to. Statistics are over the measured runs; there are none of a
+/// variant that is not measurable here.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct VariantSummary {
     /// What stood in the middle.
     pub variant: Variant,
     /// Runs by outcome.
     pub counts: Counts,
+    /// Whether it can be measured here: as its cell, or by itself if the scenario has it so ([`VerdictOn`]).
+    pub verdict: Verdict,
     /// Why runs were untrusted, each reason once.
     pub untrusted_reasons: Vec<String>,
     /// Why runs failed, each reason once.
@@ -197,7 +200,7 @@ pub struct Counts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// At most a tenth of the runs were untrusted, or, in a cell, no more than one.
+    /// At most a tenth of the runs were untrusted, or, in a cell or of a variant, no more than one.
     Measurable,
     /// More were: no number of theirs should be relied on.
     NotMeasurable,
@@ -253,7 +256,6 @@ impl Summary {
             .map(|cell| {
                 let direction = cell.spec.workload.direction();
                 let of = |variant| of_variant(&runs, &cell.labels, variant);
-                let none = of(Variant::None);
                 let recorded = runs.keys().filter(|(labels, ..)| **labels == cell.labels);
                 let mut variants = cell.variants.clone();
                 for (_, variant, _) in recorded {
@@ -261,15 +263,33 @@ impl Summary {
                         variants.push(*variant);
                     }
                 }
+                let counts_of = |variant| Counts::of_runs(&of(variant));
+                let counts = variants.iter().copied().map(counts_of).sum();
+                let verdict_on = |variant| {
+                    Verdict::of_few(match scenario.verdict {
+                        VerdictOn::Cell => counts,
+                        VerdictOn::Variant => counts_of(variant),
+                    })
+                };
+                let base = match verdict_on(Variant::None) {
+                    Verdict::Measurable => of(Variant::None),
+                    Verdict::NotMeasurable => Vec::new(),
+                };
                 let variants: Vec<VariantSummary> = variants
                     .into_iter()
                     .map(|variant| VariantSummary {
                         reported: scenario.reported_for(&cell.labels, variant).cloned().collect(),
-                        ..VariantSummary::of(variant, &of(variant), &none, direction)
+                        ..VariantSummary::of(
+                            variant,
+                            verdict_on(variant),
+                            &of(variant),
+                            &base,
+                            direction,
+                        )
                     })
                     .collect();
-                let counts = variants.iter().map(|variant| variant.counts).sum();
-                let verdict = Verdict::of_cell(counts);
+                let ran = variants.iter().filter(|variant| variant.counts.total() > 0);
+                let verdict = Verdict::of_parts(ran.map(|variant| variant.verdict));
                 CellSummary { labels: cell.labels.clone(), counts, verdict, variants }
             })
             .collect();
@@ -279,7 +299,13 @@ impl Summary {
             digest: scenario.digest(),
             backend: records.first().map(|record| record.backend),
             counts,
-            verdict: Verdict::of_scenario(counts),
+            verdict: match scenario.verdict {
+                VerdictOn::Cell => Verdict::of_many(counts),
+                VerdictOn::Variant => {
+                    let ran = cells.iter().filter(|cell| cell.counts.total() > 0);
+                    Verdict::of_parts(ran.map(|cell| cell.verdict))
+                }
+            },
             comparisons: Comparison::all_of(scenario, &cells),
             cells,
         })
@@ -296,11 +322,17 @@ impl CellSummary {
 impl VariantSummary {
     fn of(
         variant: Variant,
+        verdict: Verdict,
         runs: &[&Record],
-        none: &[&Record],
+        base: &[&Record],
         direction: Direction,
     ) -> VariantSummary {
-        let measured: Vec<&Measurement> = runs.iter().filter_map(|run| run.measurement()).collect();
+        let counted = match verdict {
+            Verdict::Measurable => runs,
+            Verdict::NotMeasurable => &[],
+        };
+        let measured: Vec<&Measurement> =
+            counted.iter().filter_map(|run| run.measurement()).collect();
         let bulk: Vec<&&Measurement> =
             measured.iter().filter(|measurement| measurement.transfers.is_empty()).collect();
         let over_bulk = |value: fn(&Measurement) -> f64| {
@@ -310,7 +342,8 @@ impl VariantSummary {
             measured.iter().map(|measurement| measurement.sender_retransmits as f64).collect();
         VariantSummary {
             variant,
-            counts: runs.iter().map(|run| Counts::of(&run.outcome)).sum(),
+            counts: Counts::of_runs(runs),
+            verdict,
             untrusted_reasons: reasons(runs, |outcome| match outcome {
                 Outcome::Untrusted { reason, .. } => Some(reason),
                 _ => None,
@@ -331,7 +364,7 @@ impl VariantSummary {
             pages: PageSummary::of(&measured),
             cuts: CutSummary::of(&measured),
             videos: VideoSummary::of(&measured),
-            gain: if variant == Variant::None { None } else { Gain::of(runs, none) },
+            gain: if variant == Variant::None { None } else { Gain::of(counted, base) },
             reported: Vec::new(),
         }
     }
@@ -452,6 +485,10 @@ impl Counts {
         self.measured + self.untrusted + self.failed
     }
 
+    fn of_runs(runs: &[&Record]) -> Counts {
+        runs.iter().map(|run| Counts::of(&run.outcome)).sum()
+    }
+
     fn of(outcome: &Outcome) -> Counts {
         let mut counts = Counts::default();
         match outcome {
@@ -474,7 +511,7 @@ impl std::iter::Sum for Counts {
 }
 
 impl Verdict {
-    fn of_scenario(counts: Counts) -> Verdict {
+    fn of_many(counts: Counts) -> Verdict {
         if counts.untrusted * 10 > counts.total() {
             Verdict::NotMeasurable
         } else {
@@ -484,8 +521,14 @@ impl Verdict {
 
     /// A cell has so few runs that a single one may be more than a tenth of them: one alone does
     /// not speak against the others.
-    fn of_cell(counts: Counts) -> Verdict {
-        if counts.untrusted > 1 { Verdict::of_scenario(counts) } else { Verdict::Measurable }
+    fn of_few(counts: Counts) -> Verdict {
+        if counts.untrusted > 1 { Verdict::of_many(counts) } else { Verdict::Measurable }
+    }
+
+    /// Of what can be measured in part there is something to say.
+    fn of_parts(mut parts: impl Iterator<Item = Verdict>) -> Verdict {
+        let Some(first) = parts.next() else { return Verdict::Measurable };
+        if parts.all(|part| part == first) { first } else { Verdict::Measurable }
     }
 }
 

@@ -109,7 +109,7 @@ fn unknown_keys() {
     assert_eq!(
         spoilt("repetitions", "repetition"),
         "x.toml:3: unknown key `repetition`; did you mean `repetitions`? Known here: `name`, \
-         `title`, `figure`, `notes`, `seed`, `repetitions`, `variants`, `compare`, `traces`, `reported`, \
+         `title`, `figure`, `notes`, `seed`, `repetitions`, `verdict`, `variants`, `compare`, `traces`, `reported`, \
          `skip`, `path`, `cells`, `hosts`, `relay`, `assist`, `workload`, `service`, `sweep`, `short`"
     );
     assert_eq!(

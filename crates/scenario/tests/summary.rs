@@ -127,6 +127,44 @@ fn more_than_a_tenth_untrusted_is_not_measurable() {
 }
 
 #[test]
+fn a_scenario_may_have_each_variant_judged_by_its_own_runs() {
+    let file = FILE.replacen("repetitions", "verdict = \"variant\"\nrepetitions", 1);
+    let scenario = Scenario::parse(&file, "two.toml").unwrap();
+    let summary = |records: &[Record]| Summary::of(&scenario, records).unwrap();
+    use Verdict::{Measurable, NotMeasurable};
+
+    // Midspan's runs take nothing but Midspan's number.
+    let mut records: Vec<Record> = (0..2).map(|n| goodput("1 %", Variant::None, n, 4.0)).collect();
+    records.extend([untrusted("1 %", Variant::Midspan, 0), untrusted("1 %", Variant::Midspan, 1)]);
+    let one_lost = summary(&records);
+    let cell = &one_lost.cells[1];
+    let [none, midspan] = [Variant::None, Variant::Midspan].map(|of| cell.variant(of).unwrap());
+    assert_eq!((none.verdict, midspan.verdict), (Measurable, NotMeasurable));
+    assert_eq!(none.goodput_bps.unwrap().mean, 4e6);
+    assert_eq!((midspan.goodput_bps, midspan.gain), (None, None));
+    assert_eq!((one_lost.verdict, cell.verdict), (Measurable, Measurable));
+
+    // One trusted run is a number, but there is no gain over what cannot be measured.
+    records[3] = goodput("1 %", Variant::Midspan, 1, 40.0);
+    assert!(summary(&records).cells[1].variant(Variant::Midspan).unwrap().gain.is_some());
+    records.push(untrusted("1 %", Variant::None, 2));
+    records.push(untrusted("1 %", Variant::None, 3));
+    let base_lost = summary(&records);
+    let midspan = base_lost.cells[1].variant(Variant::Midspan).unwrap();
+    assert_eq!(midspan.goodput_bps.unwrap().mean, 40e6);
+    assert_eq!(midspan.gain, None);
+
+    let all: Vec<Record> = (0..4)
+        .map(|n| untrusted("1 %", [Variant::None, Variant::Midspan][n as usize % 2], n / 2))
+        .collect();
+    assert_eq!(
+        (summary(&all).verdict, summary(&all).cells[1].verdict),
+        (NotMeasurable, NotMeasurable)
+    );
+    assert_eq!(summary(&[]).verdict, Measurable);
+}
+
+#[test]
 fn reasons_are_told_once_and_the_last_record_of_a_run_counts() {
     let failed = |run| {
         let outcome = Outcome::Failed { reason: "no relay".into() };

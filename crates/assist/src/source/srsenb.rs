@@ -16,7 +16,7 @@ use super::{Batch, Format, Sample, UeName, Unreadable};
 /// unacknowledged mode); and channel quality, which bounds capacity where the cell is known.
 ///
 /// What a UE was served is the bytes of its bearers from one report to the next: `dl_bitrate`
-/// counts the padding of half-empty blocks too. In acknowledged mode it is [`payload`] of that: there
+/// counts the padding of half-empty blocks too. In acknowledged mode it is `payload` of that: there
 /// the bytes are those that were acknowledged, which come in clumps, and packets beyond those that
 /// the program remembers are never counted.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use midspan_scenario::record::TransferRecord;
 use midspan_sys::socket;
 
-use super::{CHUNK, Ends, accept};
+use super::{CHUNK, Ends, accept, expect_eof};
 
 /// What to send.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +93,7 @@ impl TransferPlan {
         stream.shutdown(Shutdown::Write)?;
         // The FIN counts as one byte and may be acknowledged together with the last.
         let acknowledged = self.when_unacknowledged_is(stream, 1, begin)?;
-        stream.read_exact(&mut [0]).expect_eof()?;
+        expect_eof(stream)?;
         Ok(Times { bytes: self.bytes, last_byte: acknowledged, closed: begin.elapsed() })
     }
 
@@ -143,19 +143,4 @@ struct Times {
     last_byte: Duration,
     /// When both directions were closed.
     closed: Duration,
-}
-
-/// The end of the stream is what is expected here, data is not.
-trait ExpectEof {
-    fn expect_eof(self) -> io::Result<()>;
-}
-
-impl ExpectEof for io::Result<()> {
-    fn expect_eof(self) -> io::Result<()> {
-        match self {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected data")),
-        }
-    }
 }

@@ -160,31 +160,44 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
     })
 }
 
-/// Runs a job to its report. Fails if a run failed or nothing could be trusted.
-pub(crate) fn execute(job: &Job) -> Result<ExitCode> {
-    let parsed = Scenario::parse(&job.text, &job.file).map_err(BadInput::because)?;
-    let scenario = selected(&parsed, job.short, &job.file)?;
-    job.selection.check(scenario).map_err(BadInput::because)?;
-    let traces = read_traces(scenario, &job.directory)
-        .map_err(|error| BadInput::because(format!("{}: {error:#}", job.file)))?;
-    if job.backend == Backend::Live {
-        acquire_privileges().context(
-            "needs root, or a user namespace, which this system forbids; see `midspan doctor`",
-        )?;
+impl Job {
+    /// The scenario, in the version that is asked for.
+    pub(super) fn scenario(&self) -> Result<Scenario> {
+        let parsed = Scenario::parse(&self.text, &self.file).map_err(BadInput::because)?;
+        selected(&parsed, self.short, &self.file).cloned()
     }
-    let experiment = Experiment {
-        scenario,
-        text: &job.text,
-        backend: job.backend,
-        traces: &traces,
-        selection: job.selection.clone(),
-        base: &job.base,
-        fresh: job.fresh,
-        command: this_command()?,
-        midspan: std::env::current_exe().context("cannot find this program's own file")?,
-    };
-    let results = experiment.execute()?;
-    conclude(&results, scenario)
+
+    /// Runs what is asked for of [`Job::scenario`].
+    pub(super) fn run(&self, scenario: &Scenario) -> Result<Results> {
+        self.selection.check(scenario).map_err(BadInput::because)?;
+        let traces = read_traces(scenario, &self.directory)
+            .map_err(|error| BadInput::because(format!("{}: {error:#}", self.file)))?;
+        if self.backend == Backend::Live {
+            acquire_privileges().context(NEEDS_PRIVILEGES)?;
+        }
+        let experiment = Experiment {
+            scenario,
+            text: &self.text,
+            backend: self.backend,
+            traces: &traces,
+            selection: self.selection.clone(),
+            base: &self.base,
+            fresh: self.fresh,
+            command: this_command()?,
+            midspan: this_program()?,
+        };
+        experiment.execute()
+    }
+}
+
+/// What is missing where [`acquire_privileges`] fails.
+pub(super) const NEEDS_PRIVILEGES: &str =
+    "needs root, or a user namespace, which this system forbids; see `midspan doctor`";
+
+/// Runs a job to its report. Fails if a run failed or nothing could be trusted.
+fn execute(job: &Job) -> Result<ExitCode> {
+    let scenario = job.scenario()?;
+    conclude(&job.run(&scenario)?, &scenario)
 }
 
 fn check(files: &[PathBuf]) -> Result<ExitCode> {
@@ -307,7 +320,17 @@ pub(super) fn version_of<'a>(scenario: &'a Scenario, results: &Results) -> Resul
 }
 
 /// Shows the table, writes the report, and says whether all went well.
-fn conclude(results: &Results, scenario: &Scenario) -> Result<ExitCode> {
+pub(super) fn conclude(results: &Results, scenario: &Scenario) -> Result<ExitCode> {
+    let counts = show(results, scenario)?.counts;
+    Ok(if counts.failed > 0 || counts.measured == 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Shows the table and writes the report.
+pub(super) fn show(results: &Results, scenario: &Scenario) -> Result<Summary> {
     let (machine, source) = (results.machine()?, results.scenario_text()?);
     let explanations = results.explanations()?;
     let mut report = Report::new(scenario, results.records())?;
@@ -319,12 +342,7 @@ fn conclude(results: &Results, scenario: &Scenario) -> Result<ExitCode> {
     results
         .write("summary.json", &format!("{}\n", serde_json::to_string_pretty(&report.summary)?))?;
     println!("\nReport: {}", results.write("report.html", &report.html())?.display());
-    let counts = report.summary.counts;
-    Ok(if counts.failed > 0 || counts.measured == 0 {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(report.summary)
 }
 
 fn terminal() -> Terminal {
@@ -355,6 +373,11 @@ fn variant(text: &str) -> Result<Variant, String> {
 fn axis_label(text: &str) -> Result<(String, String), String> {
     let (axis, label) = text.split_once('=').ok_or("must be AXIS=LABEL, such as loss=\"0.5 %\"")?;
     Ok((axis.to_owned(), label.to_owned()))
+}
+
+/// This program's own file.
+pub(super) fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
 }
 
 /// What was asked for, as a shell takes it.

@@ -5,6 +5,7 @@ pub(crate) mod assist;
 pub(crate) mod cc;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod generate;
 pub(crate) mod lab;
 mod recorded;
 pub(crate) mod relay;
@@ -15,6 +16,8 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::Result;
+
+use crate::log_filter;
 
 /// An error in what the user gave: exit status 2.
 #[derive(Debug)]
@@ -43,11 +46,7 @@ pub(crate) fn read_input(path: &Path) -> Result<String> {
 
 /// Writes what happens to standard error: warnings and news, or what MIDSPAN_LOG asks for.
 pub(crate) fn log_to_stderr() -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::builder()
-        .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
-        .with_env_var("MIDSPAN_LOG")
-        .from_env()
-        .map_err(|error| BadInput::because(format!("MIDSPAN_LOG: {error}")))?;
+    let filter = log_filter::from_environment().map_err(BadInput::because)?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     Ok(())
 }

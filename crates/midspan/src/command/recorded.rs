@@ -15,7 +15,7 @@ pub(crate) struct Record {
     /// Folder that `lab run` made
     #[arg(value_name = "DIR")]
     results: PathBuf,
-    /// Folder to keep them in, such as bench/runs/NAME
+    /// Folder to keep them in; those of this project are below bench/runs/
     #[arg(value_name = "RECORD")]
     record: PathBuf,
     /// Folder of the recorded traces that the scenario names [default: that of the run]

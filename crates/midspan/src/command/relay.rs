@@ -10,11 +10,11 @@ use ipnet::IpNet;
 use midspan_relay::{Config, Error, Monitor, Start};
 use toml::{Table, Value};
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::{BadInput, admin};
+use crate::log_filter;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -54,21 +54,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
         print!("{}", toml::to_string(&config)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let filter = EnvFilter::builder()
-        .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
-        .with_env_var("MIDSPAN_LOG")
-        .from_env()
-        .map_err(|error| BadInput::because(format!("MIDSPAN_LOG: {error}")))?;
+    let filter = log_filter::from_environment().map_err(BadInput::because)?;
     let (filter, level) = tracing_subscriber::reload::Layer::new(filter);
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     tracing_subscriber::registry().with(filter).with(lines).init();
-    let set_level = move |text: &str| {
-        let filter =
-            EnvFilter::builder().parse(text).map_err(|error| format!("`{text}`: {error}"))?;
-        level.reload(filter).map_err(|error| error.to_string())
-    };
+    let set_level =
+        move |text: &str| level.reload(log_filter::parse(text)?).map_err(|error| error.to_string());
     let started = move |monitor: Monitor| {
         monitor.on_log_level(set_level);
         monitor.on_reload(move || configuration(&arguments).map_err(|error| format!("{error:#}")));

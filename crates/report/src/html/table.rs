@@ -68,7 +68,7 @@ impl Columns {
 
     fn cells(&self, cell: &CellSummary, metric: Metric) -> Markup {
         let summary = cell.variant(self.variant);
-        let entry = Entry::of(cell, summary, metric);
+        let entry = Entry::of(summary, metric);
         let measured = matches!(entry, Entry::Measured(_));
         let gain = summary.and_then(|summary| metric.gain(summary)).filter(|_| measured);
         html! {

@@ -14,16 +14,17 @@ use super::source::{Place, Source};
 use super::sweep::{Choice, Sweep};
 use super::{read, table};
 use crate::record::Variant;
-use crate::{Axis, Cell, Compare, Error, Reported, ReportedRatio, Scenario, Skip};
+use crate::{Axis, Cell, Compare, Error, Reported, ReportedRatio, Scenario, Skip, VerdictOn};
 
 /// The keys that [`Head`] reads.
-pub(crate) const KEYS: [&str; 11] = [
+pub(crate) const KEYS: [&str; 12] = [
     "name",
     "title",
     "figure",
     "notes",
     "seed",
     "repetitions",
+    "verdict",
     "variants",
     "compare",
     "traces",
@@ -46,6 +47,8 @@ pub(crate) struct Head {
     seed: u64,
     #[serde(default = "one_repetition")]
     repetitions: Spanned<u32>,
+    #[serde(default)]
+    verdict: VerdictOn,
     variants: Spanned<Vec<Variant>>,
     compare: Option<CompareEntry>,
     #[serde(default)]
@@ -247,6 +250,7 @@ impl Head {
             notes: self.notes.clone(),
             seed: self.seed,
             repetitions: *self.repetitions.get_ref(),
+            verdict: self.verdict,
             variants: self.variants.get_ref().clone(),
             axes,
             reported: self.reported.iter().flat_map(|entry| expand(entry.get_ref())).collect(),

@@ -10,12 +10,13 @@ mod head;
 mod source;
 mod sweep;
 
+use midspan_units::wording::unknown;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use self::head::{Head, Short};
-use self::source::{Place, Source, unknown};
+use self::source::{Place, Source};
 use self::sweep::{Choice, Sweep};
 use crate::{Cell, CellSpec, Error, Scenario};
 

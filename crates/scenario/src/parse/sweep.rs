@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::source::{Place, Source, quoted, unknown};
+use midspan_units::wording::{quoted, unknown};
+
+use super::source::{Place, Source};
 use crate::{Axis, Error};
 
 /// A sweep of more cells than this is a mistake.
