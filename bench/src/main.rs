@@ -27,6 +27,9 @@ enum Benchmark {
     Assist(assist::Options),
     /// Rate and lateness of the emulated link: one bulk TCP flow at 1 and 50 ms round trip.
     Emu(emu::Options),
+    /// A plain relay, which `relay` measures beside the others.
+    #[command(hide = true)]
+    Plain(relay::plain::Options),
     /// Web pages in a browser over an emulated cellular access, by the relay's handshake.
     Pages(pages::Options),
     /// Midspan's relay against HAProxy and nginx: bulk, connections, messages, memory.
@@ -39,6 +42,7 @@ fn main() -> Result<()> {
     match Arguments::parse().benchmark {
         Benchmark::Assist(options) => assist::run(&options),
         Benchmark::Emu(options) => emu::run(&options),
+        Benchmark::Plain(options) => relay::plain::run(&options),
         Benchmark::Pages(options) => pages::run(&options),
         Benchmark::Relay(options) => relay::run(&options),
         Benchmark::Sim(options) => sim::run(&options),

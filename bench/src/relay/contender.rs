@@ -24,6 +24,8 @@ use super::world::{self, World};
 pub(super) enum Contender {
     /// No relay: the box forwards.
     Direct,
+    /// A [plain](super::plain) relay, connected to.
+    Plain,
     /// Midspan, connected to.
     Midspan,
     /// Midspan, which intercepts.
@@ -56,6 +58,7 @@ pub(super) enum Contender {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Program {
     Direct,
+    Plain,
     Midspan,
     Baseline,
     Haproxy,
@@ -72,6 +75,7 @@ struct Kind {
     configuration: &'static str,
 }
 
+const PLAIN: &str = "@LISTEN@\n@TO@\n";
 const EXPLICIT: &str = "[[forward]]\nlisten = \"@LISTEN@\"\nto = \"@TO@\"\n";
 const TRANSPARENT: &str = "clients = [\"@CLIENTS@\"]\ninterception = \"bpf\"\npin = false\n";
 const HAPROXY: &str = include_str!("../../peers/haproxy.cfg");
@@ -84,6 +88,7 @@ impl Contender {
     fn kind(self) -> Kind {
         let (name, program, transparent, configuration) = match self {
             Contender::Direct => ("direct, without a relay", Program::Direct, true, ""),
+            Contender::Plain => ("a plain relay", Program::Plain, false, PLAIN),
             Contender::Midspan => ("Midspan, explicit", Program::Midspan, false, EXPLICIT),
             Contender::MidspanTransparent => {
                 ("Midspan, transparent", Program::Midspan, true, TRANSPARENT)
@@ -147,7 +152,7 @@ impl Contender {
             command.status().is_ok_and(|status| status.success())
         };
         match self.kind().program {
-            Program::Direct | Program::Midspan | Program::Baseline => true,
+            Program::Direct | Program::Plain | Program::Midspan | Program::Baseline => true,
             Program::Haproxy => works("haproxy"),
             Program::Nginx => works("nginx"),
         }
@@ -222,6 +227,11 @@ impl Running {
             Program::Nginx => {
                 let mut command = process::command("nginx");
                 command.arg("-p").arg(directory.path()).arg("-c").arg(&path);
+                command
+            }
+            Program::Plain => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command.arg("plain").arg("--config").arg(&path);
                 command
             }
             Program::Direct | Program::Midspan | Program::Baseline => {

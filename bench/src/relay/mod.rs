@@ -4,6 +4,7 @@
 mod contender;
 mod load;
 mod place;
+pub(crate) mod plain;
 mod summary;
 mod tools;
 mod world;
