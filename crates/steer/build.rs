@@ -19,6 +19,8 @@ fn main() -> Result<()> {
             &format!("-I/usr/include/{architecture}-linux-gnu"),
             // Atomic exchange (Linux 5.12).
             "-mcpu=v3",
+            "-I../cc/algo",
+            "-I../reordering/algo",
             "-Wall",
             "-Wextra",
             "-Wno-sign-compare",
@@ -56,6 +58,8 @@ fn main() -> Result<()> {
         own: &["__be16", "__be32"],
     };
     header.generate()?;
-    println!("cargo:rerun-if-changed=bpf");
+    for read in ["bpf", "../cc/algo/fixed.h", "../reordering/algo"] {
+        println!("cargo:rerun-if-changed={read}");
+    }
     Ok(())
 }

@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 
 use midspan_split::defaults;
+use midspan_units::Span;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::record::Record;
-use crate::{CellSpec, Scenario};
+use crate::{CellSpec, Relay, Scenario};
 
 /// See [`Scenario::digest`].
 pub(crate) fn of_scenario(scenario: &Scenario) -> String {
     of_cells(scenario, |spec| {
         let named = &mut spec.relay.client_leg.congestion_control;
         named.get_or_insert_with(|| defaults::CLIENT_LEG_CONTROL.to_owned());
+        name_hold(&mut spec.relay);
     })
 }
 
@@ -28,7 +30,14 @@ pub(crate) fn of_schema_1(scenario: &Scenario) -> String {
             Some(name) => Some(name),
             None => Some(defaults::CLIENT_LEG_CONTROL.to_owned()),
         };
+        name_hold(&mut spec.relay);
     })
+}
+
+/// A relay that keeps no hole from UEs has the digest of the time when none could.
+fn name_hold(relay: &mut Relay) {
+    let hold = relay.reordering_hold();
+    relay.reordering_hold = (hold > Span::ZERO).then_some(hold);
 }
 
 fn of_cells(scenario: &Scenario, complete: impl Fn(&mut CellSpec)) -> String {

@@ -1,7 +1,7 @@
 //! How Midspan's relay is set up in a scenario.
 
 use midspan_split::{ReadAheadKind, defaults};
-use midspan_units::ByteSize;
+use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
 /// The relay's settings; what is absent is left to the relay's own default.
@@ -25,6 +25,10 @@ pub struct Relay {
     /// of the sockets' buffers. Simulated only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<ByteSize>,
+    /// How long holes in what comes from UEs are kept from them at most, where segments are known to come late by
+    /// themselves; zero: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reordering_hold: Option<Span>,
 }
 
 impl Relay {
@@ -37,6 +41,11 @@ impl Relay {
     /// What the relay may hold of a flow in each direction.
     pub fn buffer(&self) -> ByteSize {
         self.buffer.unwrap_or(ByteSize::from_bytes(defaults::BUFFER))
+    }
+
+    /// How long holes are kept from UEs at most.
+    pub fn reordering_hold(&self) -> Span {
+        self.reordering_hold.unwrap_or(defaults::REORDERING_HOLD)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use midspan_path::CellularSpec;
-use midspan_units::Rate;
+use midspan_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::record::{Record, Variant};
@@ -134,14 +134,17 @@ impl Scenario {
     }
 
     /// What the same text said when records were of `schema`: in schema 1 a client leg of the relay that names no
-    /// congestion control has the MEC's.
+    /// congestion control has the MEC's, and before schema 3 no hole is kept from UEs.
     #[must_use]
     pub fn as_of(mut self, schema: u32) -> Scenario {
-        if schema == 1 {
+        if schema < 3 {
             for cell in &mut self.cells {
                 let of_mec = &cell.spec.hosts.mec.congestion_control;
-                let named = &mut cell.spec.relay.client_leg.congestion_control;
-                named.get_or_insert_with(|| of_mec.clone());
+                let relay = &mut cell.spec.relay;
+                if schema == 1 {
+                    relay.client_leg.congestion_control.get_or_insert_with(|| of_mec.clone());
+                }
+                relay.reordering_hold.get_or_insert(Span::ZERO);
             }
             self.short = self.short.map(|short| Box::new(short.as_of(schema)));
         }

@@ -14,6 +14,7 @@ mod application;
 mod assist;
 mod dialogue;
 mod error;
+mod hold;
 mod host;
 mod measure;
 mod mobile;

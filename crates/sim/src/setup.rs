@@ -3,7 +3,7 @@
 use midspan_cc::{Control, Kind};
 use midspan_scenario::{Host as HostSpec, Leg, Relay, TcpMemory};
 use midspan_tcp::{Config, EcnMode, Memory};
-use midspan_units::ByteSize;
+use midspan_units::{ByteSize, Span};
 
 use crate::error::Error;
 use crate::host::Host;
@@ -29,6 +29,7 @@ pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
         },
         control: control(&spec.congestion_control)?,
         remembers: spec.metrics_save,
+        reordering_hold: Span::ZERO,
     };
     suit(&mut setup);
     Ok(setup)
@@ -60,7 +61,9 @@ pub(crate) fn shows_rate(control: &Control) -> bool {
 
 /// A relay's socket towards the UE: what the scenario leaves open is the relay's own choice, and else its host's.
 pub(crate) fn of_client_leg(host: Host, relay: &Relay, spec: &HostSpec) -> Result<Setup, Error> {
-    of_leg(host, &relay.client_leg, relay.client_control(), spec)
+    let mut setup = of_leg(host, &relay.client_leg, relay.client_control(), spec)?;
+    setup.reordering_hold = relay.reordering_hold();
+    Ok(setup)
 }
 
 /// A relay's socket towards the server: what the scenario leaves open is the choice of the relay's host.
@@ -104,7 +107,6 @@ pub(crate) fn control(name: &str) -> Result<Control, Error> {
 mod tests {
     use super::*;
     use crate::host::UE;
-    use midspan_units::Span;
 
     #[test]
     fn a_host_holds_sacks_back_as_its_keys_say() {

@@ -2,8 +2,10 @@
 
 use midspan_cc::Control;
 use midspan_tcp::{Config, Endpoint};
+use midspan_units::Span;
 
 use crate::application::Application;
+use crate::hold::Hold;
 use crate::host::Host;
 
 /// A socket's number. Numbers of sockets that were removed are given again.
@@ -17,6 +19,8 @@ pub(crate) struct Setup {
     pub(crate) control: Control,
     /// Its host remembers peers from one connection to the next.
     pub(crate) remembers: bool,
+    /// Holes are kept from its peer, where they fill by themselves, for so long at most.
+    pub(crate) reordering_hold: Span,
 }
 
 /// Who uses a socket.
@@ -46,6 +50,8 @@ pub(crate) struct Socket {
     pub(crate) user: User,
     /// What its host's memory of its peer is found by, if it has one.
     pub(crate) acquaintance: Option<Acquaintance>,
+    /// What it misses of its peer's data, if it may keep that to itself.
+    pub(crate) hold: Option<Box<Hold>>,
 }
 
 /// A host, a peer's host, and whose UE's connections it is about: towards the server, too, each UE's are remembered by

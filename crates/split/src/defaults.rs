@@ -1,6 +1,7 @@
 //! What a relay does where nobody says otherwise. Here and nowhere else, so that what is deployed, run in the lab
 //! and simulated is one relay.
 
+use midspan_units::Span;
 use serde::{Deserialize, Serialize};
 
 /// The congestion control of the client's leg, as the kernel knows it: one for a link over radio. What speaks for
@@ -9,6 +10,10 @@ pub const CLIENT_LEG_CONTROL: &str = "ms_radio";
 
 /// What is held of a flow in each direction, at most, beside the sockets' buffers: bytes.
 pub const BUFFER: u64 = 1 << 20;
+
+/// How long holes in what clients send are kept from them at most, where segments are known to come late by
+/// themselves.
+pub const REORDERING_HOLD: Span = Span::from_millis(50);
 
 /// How far the relay reads ahead of the leg that takes a direction's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
  * come in. A packet that passes twice, by a VLAN's link and the one below it, counts once. */
 #pragma once
 
-#include "decide.h"
+#include "upload.h"
 
 /* Payload further ahead than this of what was last seen is not believed: no window is larger
  * (RFC 7323, 2.3). */
@@ -253,7 +253,8 @@ static __always_inline void agree(const struct packet *packet)
 
 /* Looks at a packet that opens no connection. `confirmed`: it is of a connection that a socket of this
  * host's has established; `connecting`: that one is about to. */
-static __always_inline void account(const struct packet *packet, bool confirmed, bool connecting)
+static __always_inline void account(struct __sk_buff *skb, const struct settings *set, struct packet *packet,
+				    bool confirmed, bool connecting)
 {
 	struct connection up = connection_from_client(packet);
 	struct connection down = connection_from_server(packet);
@@ -279,10 +280,16 @@ static __always_inline void account(const struct packet *packet, bool confirmed,
 	}
 	if (!flow)
 		return;
-	if (connection == &up)
+	if (connection == &up) {
+		__u32 next = *(volatile __u32 *)&flow->up.next;
+
+		if (flow->verdict == SPLIT && set->reordering_hold_us && confirmed && packet->payload && next &&
+		    packet->sequence != next && has_stamp(skb, packet))
+			notice(skb, packet, next);
 		pass(flow, &flow->up, packet, RESET_BY_CLIENT, now);
-	else
+	} else {
 		pass(flow, &flow->down, packet, RESET_BY_SERVER, now);
+	}
 	if (flow->ending != OPEN)
 		bpf_map_delete_elem(&flows, connection);
 }

@@ -94,13 +94,16 @@ static __always_inline bool forwards(struct __sk_buff *skb, const struct packet 
 
 /* Whom limits are counted for: an IPv4 address, or a /64 of IPv6, which one subscriber has
  * (RFC 7278). */
-static __always_inline struct address subscriber(const struct packet *packet)
+static __always_inline struct address subscriber_at(struct address client, __u8 version)
 {
-	struct address client = packet->source;
-
-	if (packet->version == 6)
+	if (version == 6)
 		client.word[2] = client.word[3] = 0;
 	return client;
+}
+
+static __always_inline struct address subscriber(const struct packet *packet)
+{
+	return subscriber_at(packet->source, packet->version);
 }
 
 /* Takes a token of the client's; two processors at once may take the same, which is near enough. */

@@ -37,6 +37,8 @@
 #define ANSWERING 65536
 /* Datagrams of split connections whose fragments are on their way in. */
 #define DATAGRAMS 4096
+/* Clients of which it is known how late what they send comes. */
+#define LATENESSES 16384
 
 /* An IP address; IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2). */
 struct address {
@@ -96,6 +98,8 @@ enum verdict {
 	FRAGMENT,         /* of TCP, and of no connection that is known to be split: passed */
 	COOKIE,           /* acknowledgements of SYN cookies, which open a connection */
 	REOPENED,         /* openings given to what a former connection left in TIME-WAIT */
+	KEPT_BACK,        /* acknowledgements to clients that told of nothing but holes which may fill by themselves */
+	TOLD_LESS,        /* those that told of such too, and do no more */
 	ASYMMETRIC,       /* prefixes of servers found to answer by another way */
 	/* Accounts. */
 	UNACCOUNTED,      /* connections that there was no room to account for */
@@ -257,5 +261,5 @@ struct settings {
 	__u32 injectors[BANKS]; /* interfaces by which the SYNs that each relay holds come back; 0 is none */
 	__u32 by_loopback; /* what is delivered comes in by the loopback link */
 	__u32 suspended;  /* by the relay of this bank, plus one; 0 is none */
-	__u32 reserved;   /* no padding */
+	__u32 reordering_hold_us; /* how long holes are kept from clients at most */
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "packet.h"
+#include "reordering.h"
 
 /* Every map has a fixed size. Those that packets fill forget the least recently used, and nothing
  * that an established connection needs is in them. */
@@ -151,6 +152,27 @@ struct {
 	__type(key, struct datagram);
 	__type(value, __u32); /* enum leg */
 } datagrams SEC(".maps");
+
+/* What is missing of what a client has sent on a split connection, by its leg's socket. */
+struct upload {
+	struct bpf_spin_lock lock;
+	struct holes holes;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct upload);
+} uploads SEC(".maps");
+
+/* How late what clients send comes. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, LATENESSES);
+	__type(key, struct address);
+	__type(value, struct lateness);
+} lateness_of SEC(".maps");
 
 /* A half-open connection of the kernel's, to be looked at. */
 struct request {

@@ -32,6 +32,10 @@ struct packet {
 	struct address destination;
 	__be16 source_port;
 	__be16 destination_port;
+	/* Keys of what is looked up, here as the stack is small: of `find_socket`, and of `notice`. */
+	struct bpf_sock_tuple tuple;
+	struct address client;
+	__u32 stamp;    /* TSval (RFC 7323); of `has_stamp` */
 };
 
 struct ipv4 {
@@ -296,20 +300,20 @@ static __always_inline bool is_signed(struct __sk_buff *skb, const struct packet
 
 /* This host's socket that the packet is for, or that the error is about: one of a connection, or a
  * listener. To be released. */
-static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct packet *packet)
+static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struct packet *packet)
 {
-	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock_tuple *tuple = &packet->tuple;
 
 	if (packet->version == 4) {
-		tuple.ipv4.saddr = packet->source.word[3];
-		tuple.ipv4.daddr = packet->destination.word[3];
-		tuple.ipv4.sport = packet->source_port;
-		tuple.ipv4.dport = packet->destination_port;
-		return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+		tuple->ipv4.saddr = packet->source.word[3];
+		tuple->ipv4.daddr = packet->destination.word[3];
+		tuple->ipv4.sport = packet->source_port;
+		tuple->ipv4.dport = packet->destination_port;
+		return bpf_skc_lookup_tcp(skb, tuple, sizeof(tuple->ipv4), BPF_F_CURRENT_NETNS, 0);
 	}
-	__builtin_memcpy(tuple.ipv6.saddr, &packet->source, sizeof(packet->source));
-	__builtin_memcpy(tuple.ipv6.daddr, &packet->destination, sizeof(packet->destination));
-	tuple.ipv6.sport = packet->source_port;
-	tuple.ipv6.dport = packet->destination_port;
-	return bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	__builtin_memcpy(tuple->ipv6.saddr, &packet->source, sizeof(packet->source));
+	__builtin_memcpy(tuple->ipv6.daddr, &packet->destination, sizeof(packet->destination));
+	tuple->ipv6.sport = packet->source_port;
+	tuple->ipv6.dport = packet->destination_port;
+	return bpf_skc_lookup_tcp(skb, tuple, sizeof(tuple->ipv6), BPF_F_CURRENT_NETNS, 0);
 }

@@ -6,6 +6,7 @@
 #include "consult.h"
 #include "leg.h"
 #include "loopback.h"
+#include "upload.h"
 
 /* Has the packet delivered on this host, whose stack finds the socket of a connection by itself, and with
  * it the route: quicker than a socket assigned here, which has the route looked up again. */
@@ -225,7 +226,7 @@ static __always_inline bool is_established(const struct bpf_sock *socket)
 /* Has a fragment of a split connection's delivered on this host, which puts it together. Only the first one says whose
  * it is. Should another come before it, the sender's retransmission makes up for it. */
 static __always_inline void steer_fragment(struct __sk_buff *skb, const struct settings *set,
-					   const struct packet *packet)
+					   struct packet *packet)
 {
 	struct datagram datagram = {
 		.source = packet->source,
@@ -263,7 +264,7 @@ static __always_inline void steer_fragment(struct __sk_buff *skb, const struct s
 
 /* What becomes of a packet; what is to be delivered has a mark then. */
 static __always_inline int judge(struct __sk_buff *skb, const struct settings *set,
-				 const struct packet *packet)
+				 struct packet *packet)
 {
 	struct bpf_sock *socket, *listener;
 	int action = GO_ON;
@@ -300,7 +301,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 	} else {
 		anothers = socket && (is_anothers(socket, packet) || is_between_ends(socket, packet));
 		if (!socket || socket->state != BPF_TCP_NEW_SYN_RECV || !only_acknowledges(packet))
-			account(packet, socket && is_established(socket),
+			account(skb, set, packet, socket && is_established(socket),
 				socket && socket->state == BPF_TCP_SYN_SENT);
 		else if (!anothers)
 			agree(packet);
@@ -387,7 +388,11 @@ int leave(struct __sk_buff *skb)
 
 	if (!set)
 		return GO_ON;
-	return is_icmp(skb) ? give_back(skb, set) : come_through(skb, set);
+	if (is_icmp(skb))
+		return give_back(skb, set);
+	if (skb->sk && set->reordering_hold_us && keeps_back(skb, set->reordering_hold_us))
+		return bpf_redirect(NOWHERE, 0);
+	return come_through(skb, set);
 }
 
 /* Asked when the stack looks for a listener. It finds the relay's by itself only for what `steer`

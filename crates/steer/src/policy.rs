@@ -29,6 +29,9 @@ pub struct Policy {
     pub syn_rate: Option<(u32, u32)>,
     /// Half-open connections per listener past which new ones are left alone.
     pub half_open: u32,
+    /// How long holes in what clients send on split connections are kept from them at most, in microseconds, where
+    /// segments are known to come late by themselves. 0: not at all.
+    pub reordering_hold_us: u32,
 }
 
 /// What to do with a connection.

@@ -285,6 +285,7 @@ impl Steering {
             mark: self.options.mark,
             holdout: policy.holdout_per_mille,
             half_open: policy.half_open,
+            reordering_hold_us: policy.reordering_hold_us,
             syn_rate,
             syn_burst,
             syn_cookies: syn_cookies.into(),

@@ -78,6 +78,10 @@ verdicts! {
     Cookie = COOKIE "cookie",
     /// New connections that came while a former one with the same addresses was in TIME-WAIT here.
     Reopened = REOPENED "reopened",
+    /// Acknowledgements to clients that told of nothing but holes which may fill by themselves, and did not go.
+    KeptBack = KEPT_BACK "acknowledgement_kept_back",
+    /// Acknowledgements to clients that told of such holes too, and were shortened.
+    ToldLess = TOLD_LESS "acknowledgement_shortened",
     /// Prefixes of servers found to answer by another way than through this host.
     Asymmetric = ASYMMETRIC "asymmetric",
     /// Connections that there was no room to account for.

@@ -49,6 +49,7 @@ fn configuration(spec: &CellSpec) -> Config {
     if let Some(ahead) = relay.read_ahead {
         config.read_ahead = ahead;
     }
+    config.reordering_hold = relay.reordering_hold();
     config
 }
 

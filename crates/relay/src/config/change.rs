@@ -8,7 +8,7 @@ use super::{Config, ConfigError, plain};
 const LIVE: [&str; 6] =
     ["connect_timeout", "drain_timeout", "client_leg", "server_leg", "limits", "forward"];
 /// Those that may where BPF steers.
-const LIVE_BY_BPF: [&str; 2] = ["clients", "policy"];
+const LIVE_BY_BPF: [&str; 3] = ["clients", "policy", "reordering_hold"];
 
 impl Config {
     /// The keys in which another configuration differs, if all of them may change while the relay runs;

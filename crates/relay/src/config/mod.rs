@@ -86,6 +86,10 @@ pub struct Config {
     /// How far it reads ahead of the leg that takes a direction's bytes.
     #[serde(default)]
     pub read_ahead: ReadAheadKind,
+    /// How long holes in what clients send are kept from them at most, where BPF steers and their segments are known
+    /// to come late by themselves; zero: not at all.
+    #[serde(default = "default_reordering_hold")]
+    pub reordering_hold: Span,
     /// How long a stop waits for open flows.
     #[serde(default = "default_drain_timeout")]
     pub drain_timeout: Span,
@@ -193,6 +197,10 @@ fn default_pin() -> bool {
     true
 }
 
+fn default_reordering_hold() -> Span {
+    defaults::REORDERING_HOLD
+}
+
 fn default_account_idle() -> Span {
     Span::from_secs(3600)
 }
@@ -214,6 +222,7 @@ impl Config {
             prove: default_prove(),
             pin: default_pin(),
             account_idle: default_account_idle(),
+            reordering_hold: default_reordering_hold(),
             workers: 0,
             nice: 0,
             mark: default_mark(),
@@ -369,6 +378,9 @@ impl Config {
         if self.account_idle < Span::from_secs(1) {
             return fault(&["account_idle"], "must be at least 1 s");
         }
+        if self.reordering_hold > defaults::REORDERING_HOLD {
+            return fault(&["reordering_hold"], "must be at most 50 ms");
+        }
         if self.connect_timeout == Span::ZERO {
             return fault(&["connect_timeout"], "must be longer than 0 s");
         }
@@ -478,6 +490,7 @@ workers = 2
 mark = 0x4d53
 buffer = "1 MiB"
 read_ahead = "auto"
+reordering_hold = "20 ms"
 drain_timeout = "30 s"
 connect_timeout = "10 s"
 [client_leg]

@@ -94,6 +94,8 @@ impl Config {
             // Two seconds' worth at once.
             syn_rate: self.limits.syn_rate.map(|rate| (rate, rate.saturating_mul(2))),
             half_open: self.limits.half_open,
+            // No more than is checked.
+            reordering_hold_us: self.reordering_hold.as_micros() as u32,
         }
     }
 }

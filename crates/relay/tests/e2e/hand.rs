@@ -21,11 +21,22 @@ pub(crate) struct Hand {
     pub(crate) to: SocketAddr,
     pub(crate) next: u32,
     pub(crate) heard: u32,
+    /// Its segments' timestamps, milliseconds, if it has any (RFC 7323). It understands SACK then too.
+    pub(crate) stamp: Option<u32>,
 }
 
 impl Hand {
     pub(crate) fn open(wire: &Wire, from: SocketAddr, to: SocketAddr, sequence: u32) -> Hand {
-        let mut hand = Hand { from, to, next: sequence, heard: 0 };
+        Hand { from, to, next: sequence, heard: 0, stamp: None }.connect(wire)
+    }
+
+    pub(crate) fn open_with_sack(wire: &Wire, from: SocketAddr, to: SocketAddr) -> Hand {
+        Hand { from, to, next: 7, heard: 0, stamp: Some(1000) }.connect(wire)
+    }
+
+    fn connect(mut self, wire: &Wire) -> Hand {
+        let sequence = self.next;
+        let hand = &mut self;
         let mut syn = hand.segment(SYN, b"");
         syn.acknowledgement = 0;
         wire.send(&syn);
@@ -33,7 +44,7 @@ impl Hand {
         assert_eq!(answer.acknowledgement, sequence + 1);
         (hand.next, hand.heard) = (syn.next(), answer.next());
         wire.send(&hand.segment(ACK, b""));
-        hand
+        self
     }
 
     /// Says something, which the server hears, and which is acknowledged.
@@ -67,6 +78,15 @@ impl Hand {
         let mut segment = Segment::new(self.from, self.to, flags);
         (segment.sequence, segment.acknowledgement) = (self.next, self.heard);
         segment.payload = payload.to_vec();
+        if let Some(stamp) = self.stamp {
+            segment.options = match flags & SYN {
+                0 => vec![1, 1, 8, 10],
+                // SACK permitted.
+                _ => vec![4, 2, 8, 10],
+            };
+            segment.options.extend(stamp.to_be_bytes());
+            segment.options.extend([0; 4]);
+        }
         segment
     }
 }

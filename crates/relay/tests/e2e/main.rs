@@ -34,6 +34,7 @@ mod process;
 mod proof;
 mod proxy;
 mod reload;
+mod reordering;
 mod replace;
 mod service;
 mod share;

@@ -131,13 +131,23 @@ pub(crate) struct Segment {
     pub(crate) acknowledgement: u32,
     pub(crate) flags: u8,
     pub(crate) window: u16,
+    /// TCP options, in whole words.
+    pub(crate) options: Vec<u8>,
     pub(crate) payload: Vec<u8>,
 }
 
 impl Segment {
     pub(crate) fn new(from: SocketAddr, to: SocketAddr, flags: u8) -> Segment {
-        let payload = Vec::new();
-        Segment { from, to, sequence: 0, acknowledgement: 0, flags, window: 65_535, payload }
+        Segment {
+            from,
+            to,
+            sequence: 0,
+            acknowledgement: 0,
+            flags,
+            window: 65_535,
+            options: Vec::new(),
+            payload: Vec::new(),
+        }
     }
 
     /// What follows it in its sequence numbers.
@@ -153,9 +163,11 @@ impl Segment {
         tcp.extend(self.to.port().to_be_bytes());
         tcp.extend(self.sequence.to_be_bytes());
         tcp.extend(self.acknowledgement.to_be_bytes());
-        tcp.extend([5 << 4, self.flags]);
+        let words = 5 + self.options.len() / 4;
+        tcp.extend([(words as u8) << 4, self.flags]);
         tcp.extend(self.window.to_be_bytes());
         tcp.extend([0; 4]);
+        tcp.extend(&self.options);
         tcp.extend(&self.payload);
         let length = tcp.len() as u16;
         let mut packet = Vec::with_capacity(40 + tcp.len());
@@ -179,9 +191,7 @@ impl Segment {
             mixed => panic!("{mixed:?}"),
         }
         let addresses = if self.from.is_ipv4() { &packet[12..20] } else { &packet[8..40] };
-        // The pseudo-header (RFC 9293, 3.1; RFC 8200, 8.1) has the same sum for both versions.
-        let [high, low] = length.to_be_bytes();
-        let sum = checksum(&[addresses, &[0, 6, high, low], &tcp]);
+        let sum = tcp_checksum(addresses, &tcp);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
         packet.extend(tcp);
         packet
@@ -201,6 +211,8 @@ impl Segment {
             }
             _ => return None,
         };
+        let addresses = if from.is_ipv4() { &packet[12..20] } else { &packet[8..40] };
+        assert_eq!(tcp_checksum(addresses, tcp), 0, "{packet:x?}");
         let short = |at: usize| Some(u16::from_be_bytes(*tcp.get(at..)?.first_chunk()?));
         let long = |at: usize| Some(u32::from_be_bytes(*tcp.get(at..)?.first_chunk()?));
         Some(Segment {
@@ -210,9 +222,35 @@ impl Segment {
             acknowledgement: long(8)?,
             flags: *tcp.get(13)?,
             window: short(14)?,
+            options: tcp.get(20..usize::from(tcp[12] >> 4) * 4)?.to_vec(),
             payload: tcp.get(usize::from(tcp[12] >> 4) * 4..)?.to_vec(),
         })
     }
+
+    /// The blocks of its SACK option (RFC 2018).
+    pub(crate) fn sack(&self) -> Vec<(u32, u32)> {
+        let mut options = &self.options[..];
+        loop {
+            match options {
+                [] | [0, ..] => return Vec::new(),
+                [1, rest @ ..] => options = rest,
+                [5, length, rest @ ..] => {
+                    let number = |at: &[u8]| u32::from_be_bytes(*at.first_chunk().unwrap());
+                    let blocks = rest[..usize::from(*length) - 2].chunks(8);
+                    return blocks.map(|block| (number(block), number(&block[4..]))).collect();
+                }
+                [_, length, ..] => options = &options[usize::from(*length)..],
+                _ => panic!("{options:?}"),
+            }
+        }
+    }
+}
+
+/// Of a segment between these addresses, which stand as in the IP header. Zero for one that has its checksum.
+fn tcp_checksum(addresses: &[u8], tcp: &[u8]) -> u16 {
+    // The pseudo-header (RFC 9293, 3.1; RFC 8200, 8.1) has the same sum for both versions.
+    let [high, low] = (tcp.len() as u16).to_be_bytes();
+    checksum(&[addresses, &[0, 6, high, low], tcp])
 }
 
 /// RFC 1071.

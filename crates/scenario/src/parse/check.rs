@@ -2,6 +2,7 @@
 
 use midspan_path::lte::CELLS;
 use midspan_path::{ElementSpec, LinkSpec};
+use midspan_split::defaults;
 use midspan_units::{ByteSize, Span};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -324,6 +325,9 @@ fn shared(relay: &Relay) -> Option<Problem> {
     }
     if relay.shared.is_some() && relay.read_ahead.is_some() {
         return problem(&["relay", "read_ahead"], "not with `shared`, which says what is held");
+    }
+    if relay.reordering_hold() > defaults::REORDERING_HOLD {
+        return problem(&["relay", "reordering_hold"], "at most 50 ms");
     }
     size(&keys, relay.shared)
 }

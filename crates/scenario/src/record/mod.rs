@@ -19,9 +19,9 @@ pub use held::HeldWatch;
 pub use network::{DelayRecord, DirectionRecord, LatenessRecord, LegRecord, LinkRecord};
 pub use work::{PageRecord, PageSample, TransferRecord, VideoRecord};
 
-/// The version of the record's schema. Readers take this one and [1](crate::Scenario::as_of), and refuse what they do
-/// not know.
-pub const SCHEMA: u32 = 2;
+/// The version of the record's schema. Readers take this one and [those before](crate::Scenario::as_of), and refuse what
+/// they do not know.
+pub const SCHEMA: u32 = 3;
 
 /// What happened in one run: one cell of the sweep, one variant, one repetition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -61,6 +61,10 @@ impl World {
             self.send(host, to, datagram);
             return;
         }
+        if let Some(hold) = &mut socket.hold {
+            let lateness = self.lateness.entry((host, socket.ue)).or_default();
+            hold.came(lateness, &datagram.segment, self.now);
+        }
         match &mut socket.tcp {
             Tcp::Open(endpoint) => endpoint.receive(self.now, &datagram.segment),
             Tcp::Listening(setup) if datagram.segment.syn => {

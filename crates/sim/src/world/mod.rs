@@ -6,11 +6,13 @@ use std::collections::HashMap;
 
 use midspan_cc::feedback::Value;
 use midspan_path::{Counters, Way};
+use midspan_reordering::Lateness;
 use midspan_tcp::{Endpoint, Metrics};
 use midspan_units::{Span, Time};
 
 use crate::agenda::Agenda;
 use crate::dialogue::Dialogues;
+use crate::hold::Hold;
 use crate::host::{Host, UE};
 use crate::net::Net;
 use crate::packet::Datagram;
@@ -38,6 +40,8 @@ pub(crate) struct World {
     stirred: Vec<usize>,
     /// What hosts remember of their peers.
     remembered: HashMap<Acquaintance, Metrics>,
+    /// How late segments come to a host from a UE.
+    lateness: HashMap<(Host, u32), Lateness>,
     /// What NetAssist says last of the UE's link, and to which host.
     feedback: Option<(Host, Value)>,
     /// Events handled: packets that left a link, and timers.
@@ -59,6 +63,7 @@ impl World {
             agenda: Agenda::new(),
             stirred: Vec::new(),
             remembered: HashMap::new(),
+            lateness: HashMap::new(),
             feedback: None,
             events: 0,
         }
@@ -104,6 +109,7 @@ impl World {
             connection,
             tcp: Tcp::Open(Box::new(tcp)),
             user,
+            hold: None,
         });
         let (setup, user) = to;
         self.sockets[acceptor] = Some(Socket {
@@ -112,6 +118,7 @@ impl World {
             ue,
             peer: initiator,
             connection,
+            hold: Hold::new(setup.reordering_hold),
             tcp: Tcp::Listening(Box::new(setup)),
             user,
         });
@@ -231,13 +238,19 @@ impl World {
             return;
         };
         let (way, now) = (way(host, to), self.now);
-        let Some(endpoint) = self.sockets[id].as_mut().and_then(Socket::endpoint_mut) else {
+        let Some(Socket { tcp: Tcp::Open(endpoint), hold, .. }) = self.sockets[id].as_mut() else {
             return;
         };
         let mut sent = None;
         while let Some(transmit) = endpoint.poll_transmit(now) {
+            let mut segment = transmit.segment;
+            if let Some(hold) = hold {
+                let lateness = self.lateness.entry((host, ue)).or_default();
+                let Some(told) = hold.tell(lateness, segment, now) else { continue };
+                segment = told;
+            }
             let to = peer as u32;
-            let datagram = Datagram::new(transmit.segment, ue, to, connection, transmit.burst);
+            let datagram = Datagram::new(segment, ue, to, connection, transmit.burst);
             sent = Some(self.net.enqueue(now, host, way, datagram));
         }
         if let Some(lane) = sent {

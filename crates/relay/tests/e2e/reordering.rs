@@ -1,0 +1,125 @@
+//! Holes in what clients send are kept from them where they fill by themselves (delayed duplicate acknowledgements).
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use midspan_sys::tun::Unit;
+
+use crate::hand::{Hand, accept};
+use crate::peer::{ACK, PSH, Segment, Wire, host};
+use crate::process::EARLY;
+use crate::steer::start;
+use crate::world::{SERVER, World};
+
+const PIECE: usize = 100;
+/// How late a segment comes that others have overtaken.
+const LATE: Duration = Duration::from_millis(20);
+/// Longer than any hole is kept.
+const HELD: Duration = Duration::from_millis(60);
+
+/// A client whose segments come out of order.
+struct Client<'a> {
+    wire: &'a Wire,
+    hand: Hand,
+    far: TcpStream,
+}
+
+impl Client<'_> {
+    /// Segment `place` after those that were acknowledged.
+    fn piece(&self, place: u32) -> Segment {
+        let mut segment = self.hand.segment(PSH | ACK, &[7; PIECE]);
+        segment.sequence = self.number(place);
+        segment
+    }
+
+    fn number(&self, place: u32) -> u32 {
+        self.hand.next.wrapping_add(place * PIECE as u32)
+    }
+
+    /// What comes back within a while of segment `place`: of each acknowledgement that tells of a hole, what it tells.
+    fn send(&self, place: u32) -> Vec<Vec<(u32, u32)>> {
+        self.wire.send(&self.piece(place));
+        let mut told = Vec::new();
+        while let Some(answer) = self.wire.receive(Duration::from_millis(5)) {
+            let sack = answer.sack();
+            if answer.to == self.hand.from && !sack.is_empty() {
+                told.push(sack);
+            }
+        }
+        told
+    }
+
+    /// The server has all up to segment `place`, and the client knows.
+    fn all_there(&mut self, place: u32) {
+        let mut got = vec![0; place as usize * PIECE];
+        self.far.read_exact(&mut got).unwrap();
+        self.hand.next = self.number(place);
+        // Another millisecond: nothing that follows is a retransmission, or old.
+        self.hand.stamp = self.hand.stamp.map(|stamp| stamp + 1000);
+    }
+
+    /// Segment 1 is overtaken. What was told of it before it came.
+    fn one_late(&mut self) -> usize {
+        self.send(0);
+        let told = self.send(2).len() + self.send(3).len();
+        thread::sleep(LATE);
+        self.send(1);
+        self.all_there(4);
+        told
+    }
+}
+
+#[test]
+fn holes_that_fill_by_themselves_are_kept_from_clients() {
+    // With and without a link-layer header.
+    for (version, server, unit) in
+        [(4, SERVER[0], Unit::Packet), (6, SERVER[1], Unit::Frame), (4, SERVER[0], Unit::Frame)]
+    {
+        let Some(world) = World::new() else { return };
+        let Some(wire) = Wire::new(&world.relay, unit) else { return };
+        let Some(mut relay) = start(&world, EARLY) else { return };
+        let (listener, address) = world.listen(server);
+        let from = SocketAddr::new(host(version, 2), 40_000);
+        let hand = Hand::open_with_sack(&wire, from, address);
+        let far = accept(&listener);
+        let mut client = Client { wire: &wire, hand, far };
+        // Nothing is known yet: the client is told.
+        assert_eq!(client.one_late(), 2);
+        for _ in 0..5 {
+            client.one_late();
+        }
+        // It is known now.
+        assert_eq!(client.one_late(), 0, "{version} {unit:?}");
+        // What does not come is told of in the end, and what is behind a younger hole is not.
+        client.send(0);
+        assert_eq!(client.send(2), [] as [Vec<_>; 0]);
+        thread::sleep(HELD);
+        assert_eq!(client.send(4), [[(client.number(2), client.number(3))]]);
+        thread::sleep(HELD);
+        let later = client.send(5);
+        assert_eq!(later[0][0], (client.number(4), client.number(6)));
+        client.send(1);
+        client.send(3);
+        client.all_there(6);
+        let counts = relay.counts();
+        assert!(counts["acknowledgement_kept_back"] >= 3, "{counts:?}");
+        assert!(counts["acknowledgement_shortened"] >= 1, "{counts:?}");
+    }
+}
+
+#[test]
+fn a_client_is_told_of_every_hole_if_it_is_to_be() {
+    let Some(world) = World::new() else { return };
+    let Some(wire) = Wire::new(&world.relay, Unit::Packet) else { return };
+    let settings = format!("reordering_hold = \"0 s\"\n{EARLY}");
+    let Some(_relay) = start(&world, &settings) else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    let hand = Hand::open_with_sack(&wire, SocketAddr::new(host(4, 2), 40_000), address);
+    let far = accept(&listener);
+    let mut client = Client { wire: &wire, hand, far };
+    for _ in 0..8 {
+        assert_eq!(client.one_late(), 2);
+    }
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* A receiver that can wait tells its sender of a hole only when it has been there for a while: what comes late by
+ * itself is then not taken for lost (delayed duplicate acknowledgements: Vaidya, Mehta, Perkins and Montenegro, 1999).
+ * For how long to wait, and whether to, is learned from the holes that there were: what has filled a hole is the
+ * late original if its timestamp (RFC 7323) is no younger than that of the segment which showed the hole, and a
+ * retransmission else.
+ *
+ * Two structures: `holes` of a connection, and `lateness` of the link that its sender's segments come by, which
+ * connections share. Times are in us and wrap, as sequence numbers do. */
+#pragma once
+
+#include "fixed.h"
+
+/* Holes of a connection that are known at a time. Of others the sender is told at once. */
+#define HOLES 32
+/* What is left of one that was filled in part, and what was. */
+#define HOLE_PARTS 3
+/* No hole is kept from the sender for longer, in us: it must notice within its own least timeout (200 ms in Linux). */
+#define HOLD_MOST 50000u
+/* How much a bucket of lateness holds, in us, a power of two so that verifiers know what a quotient can be; and how
+ * many there are. */
+#define LATENESS_STEP 1024u
+#define LATENESS_BUCKETS 50
+/* A hole that was filled by a retransmission waits so long for the original, in us, before that counts as lost. */
+#define ORIGINAL_AWAITED 100000u
+/* A hole that nothing has filled for so long is forgotten, in us. */
+#define HOLE_FORGOTTEN 1000000u
+/* Losses found so close to each other are one event for the sender, in us. */
+#define LOSSES_APART 2000u
+/* When as many have been judged, what was before counts half. */
+#define JUDGED_MOST 512u
+/* Holding pays while so many segments come late for each event of loss: to be told late of a loss costs a sender more
+ * than to take a late segment for lost, which it finds out. */
+#define LATE_PER_LOSS 4u
+/* Of 256 late segments so many are to have come within the hold. */
+#define WITHIN_HOLD 253u
+
+/* A hole in what has come of a connection. */
+struct hole {
+	u32 start;    /* the first sequence number that is missing */
+	u32 end;      /* the first behind it that is not */
+	u32 stamp;    /* TSval of the segment that showed it */
+	u32 found_us; /* when that came */
+};
+
+/* What is worked with while a segment is looked at. In memory, as verifiers follow every value that a local variable may
+ * have. */
+struct work {
+	struct hole filled; /* the hole that it fills */
+	struct hole parts[HOLE_PARTS]; /* what is to be put among the holes */
+	u32 count;        /* how many these are */
+	u32 refilled;     /* a bit each, as in `holes` */
+	u32 which;        /* the bit of the hole that it fills; 0 if it fills none */
+	u32 is_original;  /* it is what was missing, and came late */
+	u32 is_lost;      /* an original was awaited for long enough */
+	u32 lost_us;      /* when the hole of that was found */
+};
+
+/* What a receiver misses. All zero at first. */
+struct holes {
+	struct work work;
+	struct hole hole[HOLES];
+	u32 open;         /* a bit each: nothing has come */
+	u32 refilled;     /* a bit each: retransmitted, and whether the original is late is not known yet */
+	u32 acknowledged; /* what the sender was told last */
+	u32 window;       /* and the window field with it */
+	u32 told;         /* whether it was told anything */
+};
+
+/* How late segments come by a link. All zero at first. */
+struct lateness {
+	u16 late[LATENESS_BUCKETS]; /* those that came so many steps late */
+	u16 lost;         /* events of loss, and segments later than HOLD_MOST */
+	u16 judged;       /* both, since they last counted half */
+	u32 lost_us;      /* when the hole of the last loss was found */
+	u32 hold_us;      /* how long holes are to be kept from senders; 0: not at all */
+};
+
+/* Blocks of the SACK option (RFC 2018): a header has room for four. */
+#define SACK_BLOCKS 4
+
+/* What an acknowledgement says. */
+struct acknowledgement {
+	u32 number;       /* the next that is expected */
+	u32 window;       /* the header's field */
+	u32 blocks;       /* of SACK */
+	u32 told;         /* those of them that are left: the others end where they begin */
+	u32 left[SACK_BLOCKS]; /* the first of each, and what follows it */
+	u32 right[SACK_BLOCKS];
+};
+
+/* What is to become of one. */
+enum telling {
+	TELL,     /* it goes as it is */
+	TELL_LESS, /* with fewer or shorter blocks of SACK */
+	TELL_NOT, /* it says nothing else, and does not go */
+};
+
+/* Whether sequence number or time `a` is before `b`. */
+CC_INLINE int precedes(u32 a, u32 b)
+{
+	return (s32)(a - b) < 0;
+}
+
+/* Whether `a` is less than `b`, 1 or 0, for numbers below 2^31. Without a branch: verifiers follow each. */
+CC_INLINE u32 is_less(u32 a, u32 b)
+{
+	u32 difference = a - b;
+
+	CC_OPAQUE(difference);
+	return difference >> 31;
+}
+
+/* How long to hold, by what was judged. */
+CC_INLINE u32 lateness_hold(const struct lateness *lateness)
+{
+	u32 late = 0, within = 0, steps = 0;
+
+	for (int i = 0; i < LATENESS_BUCKETS; i++)
+		late += lateness->late[i];
+	if (!late || late < LATE_PER_LOSS * lateness->lost)
+		return 0;
+	for (int i = 0; i < LATENESS_BUCKETS; i++) {
+		within += lateness->late[i];
+		steps += is_less(within * 256, late * WITHIN_HOLD);
+	}
+	/* To the end of the step, and one more: the acknowledgement follows the segment. */
+	return min32((steps + 2) * LATENESS_STEP, HOLD_MOST);
+}
+
+/* What a segment has shown: one came that others had overtaken by `late_us`, if `is_late`; and one was lost whose hole
+ * was found at `lost_us`, if `is_lost`. */
+CC_INLINE void lateness_judge(struct lateness *lateness, int is_late, u32 late_us, int is_lost, u32 lost_us)
+{
+	u32 bucket = late_us / LATENESS_STEP;
+
+	if (is_lost && lost_us - lateness->lost_us < LOSSES_APART)
+		is_lost = 0;
+	if (!is_late && !is_lost)
+		return;
+	if (is_lost) {
+		lateness->lost_us = lost_us;
+		lateness->lost++;
+	}
+	/* Its bounds are to be checked on itself. */
+	CC_OPAQUE(bucket);
+	if (is_late && bucket < LATENESS_BUCKETS)
+		lateness->late[bucket]++;
+	else if (is_late)
+		lateness->lost++;
+	lateness->judged++;
+	if (lateness->judged >= JUDGED_MOST) {
+		for (int i = 0; i < LATENESS_BUCKETS; i++)
+			lateness->late[i] /= 2;
+		lateness->lost /= 2;
+		lateness->judged = JUDGED_MOST / 2;
+	}
+	lateness->hold_us = lateness_hold(lateness);
+}
+
+/* Everything is in memory, and nothing is known of it. In each round of a loop: verifiers follow what registers hold. */
+#define IN_MEMORY() __asm__ volatile("" : : : "memory")
+
+/* One more to be put among the holes. */
+CC_INLINE void work_add(struct work *work, u32 start, u32 end, u32 refilled)
+{
+	u32 place = work->count;
+
+	if (place >= HOLE_PARTS)
+		return;
+	work->parts[place] = work->filled;
+	work->parts[place].start = start;
+	work->parts[place].end = end;
+	work->refilled |= refilled << place;
+	work->count = place + 1;
+}
+
+/* Puts as many of these as there are places for among the holes. */
+CC_INLINE void holes_add(struct holes *holes)
+{
+	u32 bit = 1;
+
+	for (int i = 0; i < HOLES; i++, bit <<= 1) {
+		u32 last;
+
+		IN_MEMORY();
+		last = holes->work.count - 1;
+		if ((holes->open | holes->refilled) & bit || last >= HOLE_PARTS)
+			continue;
+		holes->hole[i] = holes->work.parts[last];
+		if (holes->work.refilled >> last & 1)
+			holes->refilled |= bit;
+		else
+			holes->open |= bit;
+		holes->work.count = last;
+	}
+}
+
+/* Data has come: from `sequence` up to `end`, with the timestamp `stamp`, when all that had come before ends at
+ * `highest`. What comes in order while nothing is missing need not be told. Of several holes that one segment fills,
+ * which none does unless what lies between them comes twice, one is judged. */
+CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, u32 sequence, u32 end, u32 highest,
+			  u32 stamp, u32 now_us)
+{
+	struct work *work = &holes->work;
+	u32 bit = 1, start, until, was_refilled;
+
+	work->count = work->refilled = work->which = work->is_original = work->is_lost = 0;
+	for (int i = 0; i < HOLES; i++, bit <<= 1) {
+		const struct hole *hole = &holes->hole[i];
+		u32 age;
+
+		IN_MEMORY();
+		age = now_us - hole->found_us;
+		if (!((holes->open | holes->refilled) & bit)) {
+			continue;
+		} else if (holes->refilled & bit && age > ORIGINAL_AWAITED) {
+			holes->refilled &= ~bit;
+			work->is_lost = 1;
+			work->lost_us = hole->found_us;
+		} else if (age > HOLE_FORGOTTEN) {
+			holes->open &= ~bit;
+		} else if (precedes(sequence, hole->end) && precedes(hole->start, end)) {
+			/* A second retransmission says nothing new. */
+			if (holes->refilled & bit && precedes(hole->stamp, stamp))
+				continue;
+			work->which = bit;
+			work->filled = *hole;
+		}
+	}
+	IN_MEMORY();
+	if (work->which) {
+		was_refilled = (holes->refilled & work->which) != 0;
+		holes->open &= ~work->which;
+		holes->refilled &= ~work->which;
+		work->is_original = !precedes(work->filled.stamp, stamp);
+		start = work->filled.start;
+		until = work->filled.end;
+		/* What it has not filled stays, before and behind. */
+		if (precedes(start, sequence)) {
+			work_add(work, start, sequence, was_refilled);
+			start = sequence;
+		}
+		if (precedes(end, until)) {
+			work_add(work, end, until, was_refilled);
+			until = end;
+		}
+		if (!work->is_original)
+			work_add(work, start, until, 1);
+	} else if (precedes(highest, sequence)) {
+		work->filled.stamp = stamp;
+		work->filled.found_us = now_us;
+		work_add(work, highest, sequence, 0);
+	}
+	holes_add(holes);
+	IN_MEMORY();
+	lateness_judge(lateness, work->is_original, now_us - work->filled.found_us, work->is_lost, work->lost_us);
+}
+
+/* Where the first hole begins that the sender is not to be told of yet, if there is any: nothing from there on is
+ * to be said. */
+CC_INLINE int holes_kept(const struct holes *holes, u32 number, u32 hold_us, u32 now_us, u32 *from)
+{
+	int kept = 0;
+	u32 bit = 1;
+
+	for (int i = 0; i < HOLES; i++, bit <<= 1) {
+		const struct hole *hole = &holes->hole[i];
+
+		if (!(holes->open & bit) || precedes(hole->start, number) || now_us - hole->found_us >= hold_us)
+			continue;
+		if (!kept || precedes(hole->start, *from))
+			*from = hole->start;
+		kept = 1;
+	}
+	return kept;
+}
+
+/* An acknowledgement without data, with blocks of SACK, is about to go. Blocks that must not be told yet are taken
+ * out of it, or cut. One that tells of what came twice (RFC 2883) is told. */
+CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, struct acknowledgement *ack, u32 now_us)
+{
+	int fresh = !holes->told || precedes(holes->acknowledged, ack->number) || holes->window != ack->window;
+	u32 from = 0;
+	int less = 0;
+
+	ack->told = ack->blocks;
+	if (hold_us && holes_kept(holes, ack->number, hold_us, now_us, &from)) {
+		for (u32 i = 0; i < SACK_BLOCKS; i++) {
+			if (i >= ack->blocks || !precedes(from, ack->right[i]))
+				continue;
+			less = 1;
+			if (precedes(ack->left[i], from)) {
+				ack->right[i] = from;
+			} else {
+				ack->right[i] = ack->left[i];
+				ack->told--;
+			}
+		}
+	}
+	if (less && !ack->told && !fresh)
+		return TELL_NOT;
+	holes->told = 1;
+	holes->acknowledged = ack->number;
+	holes->window = ack->window;
+	return less ? TELL_LESS : TELL;
+}

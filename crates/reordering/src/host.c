@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+#include "host.h"
+
+void midspan_reordering_came(struct holes *holes, struct lateness *lateness, u32 sequence, u32 end, u32 highest,
+			     u32 stamp, u32 now_us)
+{
+	holes_came(holes, lateness, sequence, end, highest, stamp, now_us);
+}
+
+u32 midspan_reordering_tell(struct holes *holes, u32 hold_us, struct acknowledgement *ack, u32 now_us)
+{
+	return holes_tell(holes, hold_us, ack, now_us);
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What the host calls of the decisions. Rust's side of it (`ffi.rs`) is generated from this. */
+#pragma once
+
+#include "reordering.h"
+
+void midspan_reordering_came(struct holes *holes, struct lateness *lateness, u32 sequence, u32 end, u32 highest,
+			     u32 stamp, u32 now_us);
+
+/* An `enum telling`. */
+u32 midspan_reordering_tell(struct holes *holes, u32 hold_us, struct acknowledgement *ack, u32 now_us);

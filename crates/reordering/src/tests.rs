@@ -1,0 +1,184 @@
+use super::*;
+use proptest::prelude::*;
+
+const MSS: u32 = 1000;
+const STEP: Span = Span::from_micros(ffi::LATENESS_STEP as u64);
+
+/// A sender and a receiver of segments of [`MSS`] bytes that are numbered from 0.
+struct Upload {
+    holes: Holes,
+    lateness: Lateness,
+    first: u32,
+}
+
+fn at(millis: f64) -> Time {
+    Time::ZERO + Span::from_micros((millis * 1000.0) as u64)
+}
+
+impl Upload {
+    fn new(first: u32) -> Upload {
+        Upload { holes: Holes::default(), lateness: Lateness::default(), first }
+    }
+
+    fn number(&self, segment: u32) -> u32 {
+        self.first.wrapping_add(segment * MSS)
+    }
+
+    /// A segment comes that was sent at `sent` ms.
+    fn come(&mut self, segment: u32, sent: u32, now: f64) {
+        let data = (self.number(segment), self.number(segment + 1));
+        self.holes.came(&mut self.lateness, data, sent, at(now));
+    }
+
+    fn tell(&mut self, hold: u64, number: u32, sack: &[(u32, u32)], now: f64) -> Vec<u32> {
+        let blocks: Vec<_> =
+            sack.iter().map(|(from, to)| (self.number(*from), self.number(*to))).collect();
+        let ack = Acknowledgement { number: self.number(number), window: 100, sack: &blocks };
+        let back = |number: u32| number.wrapping_sub(self.first) / MSS;
+        match self.holes.tell(Span::from_millis(hold), ack, at(now)) {
+            Telling::Whole => vec![u32::MAX],
+            Telling::Less(blocks, count) => blocks[..count]
+                .iter()
+                .flat_map(|(left, right)| [back(*left), back(*right)])
+                .collect(),
+            Telling::Nothing => vec![u32::MAX - 1],
+        }
+    }
+}
+
+const WHOLE: [u32; 1] = [u32::MAX];
+const NOTHING: [u32; 1] = [u32::MAX - 1];
+
+/// Segment 1 is overtaken by 2 to 4, and comes 10 ms late.
+fn one_late(upload: &mut Upload, from: u32, now: f64) {
+    for (place, late) in [(0, 0.0), (2, 0.2), (3, 0.3), (1, 10.0), (4, 10.1)] {
+        upload.come(from + place, now as u32, now + late);
+    }
+}
+
+#[test]
+fn holes_that_fill_by_themselves_are_kept_for_as_long_as_they_take() {
+    let mut upload = Upload::new(u32::MAX - 50_000);
+    upload.come(0, 0, 0.0);
+    assert_eq!(upload.lateness.hold(), Span::ZERO, "nothing is known");
+    one_late(&mut upload, 1, 20.0);
+    // 9.8 ms are in the tenth step, and the acknowledgement takes one more.
+    assert_eq!(upload.lateness.hold(), STEP * 11);
+}
+
+#[test]
+fn holes_that_retransmissions_fill_are_told_at_once() {
+    let mut upload = Upload::new(7);
+    for round in 0..100 {
+        let now = f64::from(round) * 300.0;
+        let sent = now as u32;
+        for (place, stamp, late) in
+            [(0, 0, 0.0), (2, 0, 0.2), (3, 0, 0.3), (1, 2, 2.0), (4, 3, 3.0)]
+        {
+            upload.come(round * 5 + place, sent + stamp, now + late);
+        }
+    }
+    assert_eq!(upload.lateness.hold(), Span::ZERO);
+}
+
+/// On a leg of a millisecond what comes 10 ms late was sent again long before.
+#[test]
+fn an_original_that_comes_after_its_retransmission_was_late() {
+    let mut upload = Upload::new(7);
+    for round in 0..20 {
+        let now = f64::from(round) * 300.0;
+        let sent = now as u32;
+        for (place, stamp, late) in
+            [(0, 0, 0.0), (2, 0, 0.2), (1, 2, 2.0), (3, 3, 3.0), (1, 0, 10.0)]
+        {
+            upload.come(round * 4 + place, sent + stamp, now + late);
+        }
+    }
+    assert_eq!(upload.lateness.hold(), STEP * 11);
+}
+
+#[test]
+fn acknowledgements_say_nothing_beyond_a_young_hole() {
+    let mut upload = Upload::new(u32::MAX - 3000);
+    upload.come(0, 0, 0.0);
+    assert_eq!(upload.tell(10, 1, &[], 0.0), WHOLE);
+    // 1 is missing from 1 ms on, 4 from 8 ms on.
+    upload.come(2, 0, 1.0);
+    assert_eq!(upload.tell(10, 1, &[(2, 3)], 1.0), NOTHING);
+    upload.come(3, 0, 2.0);
+    upload.come(5, 0, 8.0);
+    assert_eq!(upload.tell(10, 1, &[(5, 6), (2, 4)], 8.0), NOTHING);
+    // The first is old: of the second nothing is said.
+    assert_eq!(upload.tell(10, 1, &[(5, 6), (2, 4)], 11.5), [2, 4]);
+    assert_eq!(upload.tell(10, 1, &[(5, 6), (2, 4)], 18.5), WHOLE);
+    // What came twice is told, and what moves goes on.
+    upload.come(7, 0, 19.0);
+    assert_eq!(upload.tell(10, 1, &[(0, 1), (7, 8)], 19.0), [0, 1]);
+    upload.come(1, 0, 20.0);
+    assert_eq!(upload.tell(10, 4, &[(7, 8), (5, 6)], 20.0), [5, 6]);
+    assert_eq!(upload.tell(0, 4, &[(7, 8), (5, 6)], 20.0), WHOLE, "nothing is to be kept");
+}
+
+#[test]
+fn a_window_that_changes_is_told_without_blocks() {
+    let mut upload = Upload::new(9);
+    upload.come(0, 0, 0.0);
+    upload.come(2, 0, 1.0);
+    assert_eq!(upload.tell(10, 1, &[(2, 3)], 1.0), [] as [u32; 0]);
+    assert_eq!(upload.tell(10, 1, &[(2, 3)], 1.1), NOTHING);
+    let sack = [(upload.number(2), upload.number(3))];
+    let ack = Acknowledgement { number: upload.number(1), window: 0, sack: &sack };
+    let telling = upload.holes.tell(Span::from_millis(10), ack, at(1.2));
+    assert!(matches!(telling, Telling::Less(_, 0)), "{telling:?}");
+}
+
+proptest! {
+    /// Whatever comes: nothing is told that was not, blocks stay within those that there were, and once nothing has come for
+    /// longer than the hold all is told.
+    #[test]
+    fn nothing_is_made_up_and_nothing_is_kept_for_ever(
+        first: u32,
+        hold in 0u64..=50,
+        steps in proptest::collection::vec((0u32..60, 0u32..3, 0u32..40, 0u32..8), 1..200),
+    ) {
+        let mut upload = Upload::new(first);
+        let mut got = std::collections::BTreeSet::from([0]);
+        upload.come(0, 0, 0.0);
+        let (mut now, mut told) = (0.0, 0);
+        for (segment, length, stamp, wait) in steps {
+            now += f64::from(wait);
+            let data = (upload.number(segment), upload.number(segment + 1 + length));
+            upload.holes.came(&mut upload.lateness, data, stamp, at(now));
+            got.extend(segment..=segment + length);
+            let mut blocks: Vec<(u32, u32)> = Vec::new();
+            let number = (0..).find(|segment| !got.contains(segment)).unwrap();
+            for segment in got.range(number..) {
+                match blocks.last_mut() {
+                    Some(last) if last.1 == *segment => last.1 += 1,
+                    _ => blocks.push((*segment, segment + 1)),
+                }
+            }
+            blocks.reverse();
+            blocks.truncate(3);
+            let said = upload.tell(hold, number, &blocks, now);
+            if said == NOTHING {
+                prop_assert!(hold > 0 && number == told, "{} {}", number, told);
+            } else {
+                told = number;
+                if said != WHOLE {
+                    for block in said.chunks(2) {
+                        prop_assert!(blocks.iter().any(|(from, to)| *from <= block[0] && block[1] <= *to));
+                    }
+                }
+            }
+            if !blocks.is_empty() {
+                let mut later = upload.holes.clone();
+                let blocks: Vec<_> =
+                    blocks.iter().map(|(a, b)| (upload.number(*a), upload.number(*b))).collect();
+                let ack = Acknowledgement { number: upload.number(number), window: 100, sack: &blocks };
+                let telling = later.tell(Span::from_millis(hold), ack, at(now + hold as f64 + 0.1));
+                prop_assert_eq!(telling, Telling::Whole);
+            }
+        }
+    }
+}
