@@ -1,0 +1,4 @@
+mod mixture;
+mod sequence;
+pub use mixture::Mixture;
+pub use sequence::{Interval, OutOfRange, Running, Sequence};

@@ -1,0 +1,181 @@
+use serde::{Deserialize, Serialize};
+
+use crate::mixture::Mixture;
+use crate::score;
+use crate::sequence::{Interval, Sequence};
+
+/// How many windows there are, from short to long.
+pub(crate) const WINDOWS: usize = 4;
+
+/// The weight of scores after which a window is begun anew. A transfer whose arm was drawn with one half weighs 1, with 5 %
+/// 0.1. Even the longest ends, so that what was long ago weighs on nothing.
+const LENGTHS: [f64; WINDOWS] = [500.0, 4_000.0, 32_000.0, 256_000.0];
+
+/// Which part of the error falls to the windows of each length. Half is for the longest, which decides of small effects.
+const SHARES: [f64; WINDOWS] = [1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0, 1.0 / 2.0];
+
+/// One [`Sequence`] and the part of the error that it may spend.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Window {
+    pub(crate) sequence: Sequence,
+    /// Which one this is of its length, from one.
+    ordinal: u32,
+    /// Part of the error in (0, 1).
+    share: f64,
+}
+
+impl Window {
+    /// The `ordinal`-th of many to which `share` of the error falls together: the parts 1/2, 1/6, 1/12 and so on of it sum to it.
+    pub(crate) fn new(ordinal: u32, share: f64) -> Self {
+        let ordinal = ordinal.max(1);
+        let nth = f64::from(ordinal);
+        Window { sequence: Sequence::default(), ordinal, share: share / (nth * (nth + 1.0)) }
+    }
+
+    /// The next of them.
+    pub(crate) fn next(&self, share: f64) -> Self {
+        Window::new(self.ordinal.saturating_add(1), share)
+    }
+
+    /// In natural units, no wider than gains can be.
+    pub(crate) fn interval(&self, mixture: &Mixture, error: f64) -> Interval {
+        let scaled = self.sequence.interval(mixture, error * self.share);
+        let most = score::MOST_GAIN;
+        Interval {
+            lower: (scaled.lower * score::SCALE).clamp(-most, most),
+            upper: (scaled.upper * score::SCALE).clamp(-most, most),
+        }
+    }
+
+    pub(crate) fn is_sane(&self) -> bool {
+        self.sequence.is_sane() && self.ordinal > 0 && 0.0 < self.share && self.share < 1.0
+    }
+}
+
+/// The sequences of one unit, over windows of several lengths that follow each other without overlap.
+///
+/// An effect that changes is caught by the short ones, a small one by the long ones. Each window that is ever begun spends a
+/// part of the error, fixed before it begins and all summing to the whole, so that with that error all intervals of all windows hold
+/// at all times, for ever: each covers the mean gain of its own window. As long as all windows' intervals have a gain in
+/// common that is where it is. Where they have none the gain has changed, and longer windows are replaced by a copy of the longest that agrees with
+/// those shorter: with its scores, its beginning and its part of the error, so that nothing is spent anew.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Windows {
+    windows: [Window; WINDOWS],
+    /// The highest ordinal that was begun, by length: a copy has that of another length.
+    begun: [u32; WINDOWS],
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Windows { windows: SHARES.map(|share| Window::new(1, share)), begun: [1; WINDOWS] }
+    }
+}
+
+impl Windows {
+    /// Takes one more score: `value` in units of [`score::SCALE`] and times `weight`.
+    pub(crate) fn add(&mut self, value: f64, weight: f64) {
+        for (at, window) in self.windows.iter_mut().enumerate() {
+            if window.sequence.weight() >= LENGTHS[at] {
+                self.begun[at] = self.begun[at].saturating_add(1);
+                *window = Window::new(self.begun[at], SHARES[at]);
+            }
+            let taken = window.sequence.add(value, weight, score::BOUND);
+            debug_assert!(taken.is_ok(), "{taken:?}");
+        }
+    }
+
+    /// Where the gain is, and whether it was found to have changed.
+    pub(crate) fn settle(&mut self, mixture: &Mixture, error: f64) -> (Interval, bool) {
+        let mut common = self.windows[0].interval(mixture, error);
+        for at in 1..WINDOWS {
+            match common.and(self.windows[at].interval(mixture, error)) {
+                Some(both) => common = both,
+                None => {
+                    let agrees = self.windows[at - 1];
+                    self.windows[at..].fill(agrees);
+                    return (common, true);
+                }
+            }
+        }
+        (common, false)
+    }
+
+    /// Where the gain is; the widest there is where it was just found to have changed.
+    pub(crate) fn interval(&self, mixture: &Mixture, error: f64) -> Interval {
+        let mut copy = *self;
+        copy.settle(mixture, error).0
+    }
+
+    /// The longest window's: what is known in all since the last change.
+    pub(crate) fn longest(&self) -> &Sequence {
+        // After a window of the longest length has ended there is more in the next shorter one.
+        let by_weight = |a: &&Window, b: &&Window| a.sequence.weight().total_cmp(&b.sequence.weight());
+        &self.windows.iter().max_by(by_weight).unwrap_or(&self.windows[0]).sequence
+    }
+
+    /// Natural logarithm of an e-value against the hypothesis that splitting never harmed within any of the windows.
+    ///
+    /// The capitals of all windows, each begun with its part of the error as its stake, sum to an e-value; one of them is no
+    /// more than their sum.
+    pub(crate) fn log_evidence_of_harm(&self, mixture: &Mixture) -> f64 {
+        self.most(|sequence| sequence.log_evidence_below(mixture, 0.0))
+    }
+
+    /// The same against the hypothesis that it never helped.
+    pub(crate) fn log_evidence_of_help(&self, mixture: &Mixture) -> f64 {
+        self.most(|sequence| sequence.log_evidence_above(mixture, 0.0))
+    }
+
+    fn most(&self, evidence: impl Fn(&Sequence) -> f64) -> f64 {
+        let of = |window: &Window| window.share.ln() + evidence(&window.sequence);
+        self.windows.iter().map(of).fold(f64::MIN, f64::max)
+    }
+
+    pub(crate) fn is_sane(&self) -> bool {
+        self.windows.iter().all(Window::is_sane)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ERROR: f64 = 0.05;
+
+    fn mixture() -> Mixture {
+        Mixture::tuned(score::USUAL_SQUARES, ERROR / 2.0)
+    }
+
+    #[test]
+    fn the_parts_of_the_error_sum_to_less_than_all() {
+        let of = |share| {
+            let first = Window::new(1, share);
+            std::iter::successors(Some(first), |w| Some(w.next(share))).take(10_000).map(|w| w.share).sum::<f64>()
+        };
+        let all: f64 = SHARES.iter().map(|&share| of(share)).sum();
+        assert!(0.999 < all && all < 1.0, "{all}");
+    }
+
+    #[test]
+    fn a_change_is_found_and_what_was_before_forgotten() {
+        let mut windows = Windows::default();
+        let feed = |windows: &mut Windows, gain: f64, most: usize| {
+            (0..most).find(|i| {
+                let noise = if i % 2 == 0 { 0.3 } else { -0.3 };
+                windows.add(gain / score::SCALE + noise, 1.0);
+                windows.settle(&mixture(), ERROR).1
+            })
+        };
+        assert_eq!(feed(&mut windows, 0.1, 20_000), None);
+        let good = windows.interval(&mixture(), ERROR);
+        assert!(0.0 < good.lower && good.contains(0.1) && good.upper < 0.2, "{good:?}");
+        let found = feed(&mut windows, -0.7, 2_000);
+        assert!(found.is_some_and(|after| after < 1_000), "{found:?}");
+        let changed = windows.interval(&mixture(), ERROR);
+        assert!(changed.upper < 0.1 && changed.contains(-0.7), "{changed:?}");
+        assert_eq!(feed(&mut windows, -0.7, 20_000), None);
+        assert!(windows.log_evidence_of_harm(&mixture()) > 100.0);
+        assert!(windows.log_evidence_of_help(&mixture()) < 0.0);
+    }
+}
