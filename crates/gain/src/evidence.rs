@@ -4,7 +4,8 @@
 ///
 /// E-values of capital processes may be looked at whenever it suits.
 pub fn discoveries(log_e_values: &[f64], rate: f64) -> Vec<bool> {
-    let mut sorted = log_e_values.to_vec();
+    let known = |value: f64| if value.is_nan() { f64::NEG_INFINITY } else { value };
+    let mut sorted: Vec<f64> = log_e_values.iter().copied().map(known).collect();
     sorted.sort_unstable_by(|a, b| b.total_cmp(a));
     let needed = |rejected: usize| (log_e_values.len() as f64 / (rate * rejected as f64)).ln();
     // The largest number of which each is large enough for that number.
@@ -34,7 +35,8 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_no_evidence() {
-        assert_eq!(discoveries(&[-f64::NAN, f64::NEG_INFINITY, 9.0], 0.05), [false, false, true]);
+        assert_eq!(discoveries(&[f64::NAN, f64::NEG_INFINITY, 9.0], 0.05), [false, false, true]);
+        assert_eq!(discoveries(&ln(&[f64::NAN, 25.0]), 0.05), [false, false]);
     }
 
     proptest! {

@@ -19,7 +19,8 @@ impl Interval {
 
     /// What is in both. None if nothing is.
     pub fn and(self, other: Interval) -> Option<Interval> {
-        let both = Interval { lower: self.lower.max(other.lower), upper: self.upper.min(other.upper) };
+        let both =
+            Interval { lower: self.lower.max(other.lower), upper: self.upper.min(other.upper) };
         (both.lower <= both.upper).then_some(both)
     }
 
@@ -31,7 +32,9 @@ impl Interval {
 
 /// A value that no [`Sequence`] may be told.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("a score of {value} at weight {weight} and bound {bound}: must be finite, at most the bound (0 to 1), and the weight above 0 and at most 1")]
+#[error(
+    "a score of {value} at weight {weight} and bound {bound}: must be finite, at most the bound (0 to 1), and the weight above 0 and at most 1"
+)]
 pub struct OutOfRange {
     /// The score.
     pub value: f64,

@@ -57,8 +57,8 @@ impl Window {
 /// An effect that changes is caught by the short ones, a small one by the long ones. Each window that is ever begun spends a
 /// part of the error, fixed before it begins and all summing to the whole, so that with that error all intervals of all windows hold
 /// at all times, for ever: each covers the mean gain of its own window. As long as all windows' intervals have a gain in
-/// common that is where it is. Where they have none the gain has changed, and longer windows are replaced by a copy of the longest that agrees with
-/// those shorter: with its scores, its beginning and its part of the error, so that nothing is spent anew.
+/// common that is where it is. Where they have none the gain has changed, and those longer than the shortest that disagrees with a longer one are replaced
+/// by a copy of it: with its scores, its beginning and its part of the error, so that nothing is spent anew.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Windows {
     windows: [Window; WINDOWS],
@@ -87,30 +87,28 @@ impl Windows {
 
     /// Where the gain is, and whether it was found to have changed.
     pub(crate) fn settle(&mut self, mixture: &Mixture, error: f64) -> (Interval, bool) {
-        let mut common = self.windows[0].interval(mixture, error);
-        for at in 1..WINDOWS {
-            match common.and(self.windows[at].interval(mixture, error)) {
-                Some(both) => common = both,
-                None => {
-                    let agrees = self.windows[at - 1];
-                    self.windows[at..].fill(agrees);
-                    return (common, true);
-                }
-            }
+        let mut has_changed = false;
+        loop {
+            let intervals = self.windows.each_ref().map(|window| window.interval(mixture, error));
+            let disagrees = |short: &usize| {
+                intervals[*short..].iter().any(|long| long.and(intervals[*short]).is_none())
+            };
+            let Some(recent) = (0..WINDOWS).find(disagrees) else {
+                // Intervals of which each two meet all meet.
+                let common = intervals.iter().copied().reduce(|a, b| a.and(b).unwrap_or(a));
+                return (common.unwrap_or(intervals[0]), has_changed);
+            };
+            let window = self.windows[recent];
+            self.windows[recent..].fill(window);
+            has_changed = true;
         }
-        (common, false)
-    }
-
-    /// Where the gain is; the widest there is where it was just found to have changed.
-    pub(crate) fn interval(&self, mixture: &Mixture, error: f64) -> Interval {
-        let mut copy = *self;
-        copy.settle(mixture, error).0
     }
 
     /// The longest window's: what is known in all since the last change.
     pub(crate) fn longest(&self) -> &Sequence {
         // After a window of the longest length has ended there is more in the next shorter one.
-        let by_weight = |a: &&Window, b: &&Window| a.sequence.weight().total_cmp(&b.sequence.weight());
+        let by_weight =
+            |a: &&Window, b: &&Window| a.sequence.weight().total_cmp(&b.sequence.weight());
         &self.windows.iter().max_by(by_weight).unwrap_or(&self.windows[0]).sequence
     }
 
@@ -151,7 +149,10 @@ mod tests {
     fn the_parts_of_the_error_sum_to_less_than_all() {
         let of = |share| {
             let first = Window::new(1, share);
-            std::iter::successors(Some(first), |w| Some(w.next(share))).take(10_000).map(|w| w.share).sum::<f64>()
+            std::iter::successors(Some(first), |w| Some(w.next(share)))
+                .take(10_000)
+                .map(|w| w.share)
+                .sum::<f64>()
         };
         let all: f64 = SHARES.iter().map(|&share| of(share)).sum();
         assert!(0.999 < all && all < 1.0, "{all}");
@@ -168,11 +169,11 @@ mod tests {
             })
         };
         assert_eq!(feed(&mut windows, 0.1, 20_000), None);
-        let good = windows.interval(&mixture(), ERROR);
+        let good = windows.settle(&mixture(), ERROR).0;
         assert!(0.0 < good.lower && good.contains(0.1) && good.upper < 0.2, "{good:?}");
         let found = feed(&mut windows, -0.7, 2_000);
         assert!(found.is_some_and(|after| after < 1_000), "{found:?}");
-        let changed = windows.interval(&mixture(), ERROR);
+        let changed = windows.settle(&mixture(), ERROR).0;
         assert!(changed.upper < 0.1 && changed.contains(-0.7), "{changed:?}");
         assert_eq!(feed(&mut windows, -0.7, 20_000), None);
         assert!(windows.log_evidence_of_harm(&mixture()) > 100.0);

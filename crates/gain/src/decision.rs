@@ -1,0 +1,129 @@
+use midspan_units::Share;
+use serde::{Deserialize, Serialize};
+use statrs::function::erf::erf;
+
+use crate::observation::Arm;
+use crate::sequence::Interval;
+use crate::settings::Settings;
+use crate::unit::{Guess, Known, Unit, Verdict};
+
+/// What is known of one unit's gain: the difference of the natural logarithms of completion times, above zero where
+/// splitting is faster.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Of what.
+    pub unit: Unit,
+    /// The best guess: the unit's own mean, drawn towards what is around it the more the less there is; within `interval`.
+    pub gain: f64,
+    /// Where the gain is by the unit's own scores alone, at all times together but for [`Settings::error`].
+    pub interval: Interval,
+    /// The weight of its own scores. A subscriber's transfers in one slot weigh 1 where half are split, less where one arm is
+    /// rare.
+    pub weight: f64,
+    /// Natural logarithm of the e-value against the hypothesis that splitting never harmed since the last change.
+    pub log_evidence_of_harm: f64,
+    /// The same against the hypothesis that it never helped.
+    pub log_evidence_of_help: f64,
+}
+
+impl Estimate {
+    pub(crate) fn new(unit: Unit, known: &Known, guess: Guess) -> Self {
+        Estimate {
+            unit,
+            gain: guess.gain,
+            interval: known.interval,
+            weight: known.weight,
+            log_evidence_of_harm: known.log_harm,
+            log_evidence_of_help: known.log_help,
+        }
+    }
+}
+
+/// Why it was decided so.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// It was told to be so.
+    Pinned(Arm),
+    /// The lower bound of the gain is above the margin for harm.
+    Fine(Estimate),
+    /// The upper bound of the gain is below zero, and the evidence stands among as many units as there are.
+    Harm(Estimate),
+    /// Nothing is known for certain, neither of the place nor, as far as what is known of the place lets that speak for it, of
+    /// what is around.
+    Unknown(Estimate),
+}
+
+/// What to do with new transfers of a place.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// Split with so much probability, 0 to 1.
+    pub split: f64,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl Decision {
+    /// The arm for a uniformly random number: to be drawn once for each subscriber and slot.
+    pub fn arm(&self, draw: u32) -> Arm {
+        if Share::from_fraction(self.split).takes(draw) { Arm::Split } else { Arm::Unsplit }
+    }
+
+    /// The probability with which it gave this arm, as an [`Observation`](crate::Observation) wants it.
+    pub fn probability(&self, arm: Arm) -> f64 {
+        match arm {
+            Arm::Split => self.split,
+            Arm::Unsplit => 1.0 - self.split,
+        }
+    }
+
+    pub(crate) fn pinned(arm: Arm) -> Self {
+        let split = match arm {
+            Arm::Split => 1.0,
+            Arm::Unsplit => 0.0,
+        };
+        Decision { split, reason: Reason::Pinned(arm) }
+    }
+
+    /// For what is known of a place and of what is around it, the closest first.
+    ///
+    /// The first unit that is certain decides, if it may speak for those closer: their intervals must meet its own, and what it
+    /// says must be possible for them.
+    pub(crate) fn of(around: &[(Estimate, Guess, Verdict)], settings: &Settings) -> Self {
+        let own = &around[0];
+        for (at, (estimate, _, verdict)) in around.iter().enumerate() {
+            let mut closer = around[..at].iter().map(|(closer, _, _)| closer.interval);
+            let is_excluded = |interval: Interval| {
+                interval.and(estimate.interval).is_none()
+                    || *verdict == Verdict::Fine && interval.upper < -settings.margin
+                    || *verdict == Verdict::Harm && interval.lower > 0.0
+            };
+            if closer.any(is_excluded) {
+                break;
+            }
+            match verdict {
+                Verdict::Unknown => {}
+                Verdict::Fine => {
+                    let learning = match at {
+                        0 => 0.0,
+                        _ => settings.pool_weight / (settings.pool_weight + own.0.weight),
+                    };
+                    let share =
+                        settings.holdout + (settings.learning - settings.holdout) * learning;
+                    return Decision { split: 1.0 - share, reason: Reason::Fine(*estimate) };
+                }
+                Verdict::Harm => {
+                    return Decision { split: settings.explore, reason: Reason::Harm(*estimate) };
+                }
+            }
+        }
+        Decision { split: exploring(own.1), reason: Reason::Unknown(own.0) }
+    }
+}
+
+/// Near one half, and as far towards one arm as it is likely to be the better one.
+fn exploring(guess: Guess) -> f64 {
+    let deviations = guess.gain / guess.error;
+    let likely = 0.5 + 0.5 * erf(deviations / std::f64::consts::SQRT_2);
+    likely.clamp(0.25, 0.75)
+}
