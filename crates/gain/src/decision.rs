@@ -61,7 +61,22 @@ pub struct Decision {
     pub split: f64,
     /// Why.
     pub reason: Reason,
+    /// Whether what was seen lately, by two standard errors and without being certain, speaks against the reason, so that
+    /// more is explored.
+    pub is_doubted: bool,
 }
+
+/// What is known of a unit, and what follows from it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Judged {
+    pub(crate) estimate: Estimate,
+    pub(crate) guess: Guess,
+    pub(crate) recent: Guess,
+    pub(crate) verdict: Verdict,
+}
+
+/// The share of the other arm while a decision is doubted.
+const DOUBTED: f64 = 0.25;
 
 impl Decision {
     /// The arm for a uniformly random number: to be drawn once for each subscriber and slot.
@@ -82,43 +97,50 @@ impl Decision {
             Arm::Split => 1.0,
             Arm::Unsplit => 0.0,
         };
-        Decision { split, reason: Reason::Pinned(arm) }
+        Decision { split, reason: Reason::Pinned(arm), is_doubted: false }
     }
 
     /// For what is known of a place and of what is around it, the closest first.
     ///
     /// The first unit that is certain decides, if it may speak for those closer: their intervals must meet its own, and what it
     /// says must be possible for them.
-    pub(crate) fn of(around: &[(Estimate, Guess, Verdict)], settings: &Settings) -> Self {
+    pub(crate) fn of(around: &[Judged], settings: &Settings) -> Self {
         let own = &around[0];
-        for (at, (estimate, _, verdict)) in around.iter().enumerate() {
-            let mut closer = around[..at].iter().map(|(closer, _, _)| closer.interval);
-            let is_excluded = |interval: Interval| {
-                interval.and(estimate.interval).is_none()
-                    || *verdict == Verdict::Fine && interval.upper < -settings.margin
-                    || *verdict == Verdict::Harm && interval.lower > 0.0
-            };
-            if closer.any(is_excluded) {
-                break;
-            }
-            match verdict {
-                Verdict::Unknown => {}
-                Verdict::Fine => {
-                    let learning = match at {
-                        0 => 0.0,
-                        _ => settings.pool_weight / (settings.pool_weight + own.0.weight),
-                    };
-                    let share =
-                        settings.holdout + (settings.learning - settings.holdout) * learning;
-                    return Decision { split: 1.0 - share, reason: Reason::Fine(*estimate) };
-                }
-                Verdict::Harm => {
-                    return Decision { split: settings.explore, reason: Reason::Harm(*estimate) };
-                }
-            }
+        let certain = around.iter().position(|unit| unit.verdict != Verdict::Unknown);
+        let spoken_for = certain.filter(|&at| {
+            around[..at].iter().all(|closer| may_speak(&around[at], &closer.estimate, settings))
+        });
+        let Some(at) = spoken_for else {
+            let reason = Reason::Unknown(own.estimate);
+            return Decision { split: exploring(own.guess), reason, is_doubted: false };
+        };
+        let Judged { estimate, verdict, .. } = around[at];
+        let is_doubted = around[..=at].iter().any(|unit| match verdict {
+            Verdict::Unknown => false,
+            Verdict::Fine => unit.recent.upper() < -settings.margin,
+            Verdict::Harm => unit.recent.lower() > estimate.gain,
+        });
+        let most = if is_doubted { DOUBTED } else { 0.0 };
+        if verdict == Verdict::Harm {
+            let split = settings.explore.max(most);
+            return Decision { split, reason: Reason::Harm(estimate), is_doubted };
         }
-        Decision { split: exploring(own.1), reason: Reason::Unknown(own.0) }
+        let Settings { holdout, learning, pool_weight, .. } = *settings;
+        let learned =
+            if at == 0 { 1.0 } else { own.estimate.weight / (pool_weight + own.estimate.weight) };
+        let share = learning + (holdout - learning) * learned;
+        Decision { split: 1.0 - share.max(most), reason: Reason::Fine(estimate), is_doubted }
     }
+}
+
+/// Whether what is certain of a unit may be held of a closer one, which is not certain itself.
+fn may_speak(unit: &Judged, closer: &Estimate, settings: &Settings) -> bool {
+    let is_possible = match unit.verdict {
+        Verdict::Unknown => false,
+        Verdict::Fine => closer.interval.upper > -settings.margin,
+        Verdict::Harm => closer.interval.lower < 0.0,
+    };
+    is_possible && closer.interval.and(unit.estimate.interval).is_some()
 }
 
 /// Near one half, and as far towards one arm as it is likely to be the better one.

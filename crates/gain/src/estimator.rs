@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Decision, Estimate};
+use crate::decision::{Decision, Estimate, Judged};
 use crate::evidence::discoveries;
 use crate::mixture::Mixture;
 use crate::observation::{Arm, Id, Observation, Place, Refused, SizeClass};
@@ -234,19 +234,19 @@ impl Estimator {
         }
         let mut around = Unit::around(place).map(|unit| self.known(unit, None));
         for at in (0..LEVELS - 1).rev() {
-            around[at] = self.known(around[at].0.unit, Some(around[at + 1].1));
+            around[at] = self.known(around[at].estimate.unit, Some(around[at + 1].guess));
         }
         Decision::of(&around, &self.settings)
     }
 
     /// What is known of a unit. None if no transfer of it counted.
     pub fn estimate(&self, unit: Unit) -> Option<Estimate> {
-        self.units.contains_key(&unit).then(|| self.known(unit, self.guess(unit.parent())).0)
+        self.units.contains_key(&unit).then(|| self.known(unit, self.guess(unit.parent())).estimate)
     }
 
     /// What is known of all units, from all to single places.
     pub fn estimates(&self) -> impl Iterator<Item = Estimate> {
-        self.units.keys().map(|&unit| self.known(unit, self.guess(unit.parent())).0)
+        self.units.keys().map(|&unit| self.known(unit, self.guess(unit.parent())).estimate)
     }
 
     /// Where a unit's gain is for one size class: at all times together, but for [`Settings::error`] for each class. None if no transfer of the unit
@@ -292,15 +292,16 @@ impl Estimator {
 
     fn guess(&self, unit: Option<Unit>) -> Option<Guess> {
         let unit = unit?;
-        Some(self.known(unit, self.guess(unit.parent())).1)
+        Some(self.known(unit, self.guess(unit.parent())).guess)
     }
 
-    fn known(&self, unit: Unit, around: Option<Guess>) -> (Estimate, Guess, Verdict) {
+    fn known(&self, unit: Unit, around: Option<Guess>) -> Judged {
         let found = self.units.get(&unit);
         let known = found.map_or(&Known::NOTHING, |(_, known)| known);
         let guess = known.guess(around, &self.settings);
         let verdict = found.map_or(Verdict::Unknown, |(record, _)| record.verdict);
-        (Estimate::new(unit, known, guess), guess, verdict)
+        let estimate = Estimate::new(unit, known, guess);
+        Judged { estimate, guess, recent: known.recent, verdict }
     }
 
     /// By how much a place's transfers are slower than others like them, by what was closed so far.

@@ -177,11 +177,19 @@ impl Record {
             self.classes = self.classes.map(|window| window.next(1.0));
         }
         let longest = self.windows.longest();
+        let recent = self.windows.recent();
         Known {
             interval,
             mean: longest.mean() * score::SCALE,
             weight: longest.weight(),
             squares: longest.squares() * score::SCALE * score::SCALE,
+            recent: Guess {
+                gain: recent.mean() * score::SCALE,
+                error: match recent.weight() {
+                    0.0 => f64::INFINITY,
+                    weight => recent.squares().sqrt() * score::SCALE / weight,
+                },
+            },
             log_harm: self.windows.log_evidence_of_harm(mixture),
             log_help: self.windows.log_evidence_of_help(mixture),
         }
@@ -205,6 +213,8 @@ pub(crate) struct Known {
     pub(crate) mean: f64,
     pub(crate) weight: f64,
     squares: f64,
+    /// Of its own scores of late.
+    pub(crate) recent: Guess,
     pub(crate) log_harm: f64,
     pub(crate) log_help: f64,
 }
@@ -217,6 +227,18 @@ pub(crate) struct Guess {
     pub(crate) error: f64,
 }
 
+impl Guess {
+    /// Two standard errors less.
+    pub(crate) fn lower(&self) -> f64 {
+        self.gain - 2.0 * self.error
+    }
+
+    /// Two standard errors more.
+    pub(crate) fn upper(&self) -> f64 {
+        self.gain + 2.0 * self.error
+    }
+}
+
 /// How much one transfer scatters, half of them split: twice a standard deviation of 1.2 of logarithms of completion times.
 const USUAL_SCATTER: f64 = 2.4;
 
@@ -227,6 +249,7 @@ impl Known {
         mean: 0.0,
         weight: 0.0,
         squares: 0.0,
+        recent: Guess { gain: 0.0, error: f64::INFINITY },
         log_harm: 0.0,
         log_help: 0.0,
     };

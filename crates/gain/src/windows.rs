@@ -5,14 +5,23 @@ use crate::score;
 use crate::sequence::{Interval, Sequence};
 
 /// How many windows there are, from short to long.
-pub(crate) const WINDOWS: usize = 4;
+pub(crate) const WINDOWS: usize = 6;
 
 /// The weight of scores after which a window is begun anew. A transfer whose arm was drawn with one half weighs 1, with 5 %
 /// 0.1. Even the longest ends, so that what was long ago weighs on nothing.
-const LENGTHS: [f64; WINDOWS] = [500.0, 4_000.0, 32_000.0, 256_000.0];
+const LENGTHS: [f64; WINDOWS] = [300.0, 800.0, 2_000.0, 5_000.0, 20_000.0, 256_000.0];
+
+/// The least weight of scores of which the mean says something.
+const FEW: f64 = 25.0;
+
+/// The least weight of scores of which the mean may have windows begun anew.
+const SOME: f64 = 50.0;
+
+/// The standard errors between the means of a short and the longest window that do so.
+const LIKELY: f64 = 4.0;
 
 /// Which part of the error falls to the windows of each length. Half is for the longest, which decides of small effects.
-const SHARES: [f64; WINDOWS] = [1.0 / 6.0, 1.0 / 6.0, 1.0 / 6.0, 1.0 / 2.0];
+const SHARES: [f64; WINDOWS] = [0.1, 0.1, 0.1, 0.1, 0.1, 0.5];
 
 /// One [`Sequence`] and the part of the error that it may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -54,11 +63,14 @@ impl Window {
 
 /// The sequences of one unit, over windows of several lengths that follow each other without overlap.
 ///
-/// An effect that changes is caught by the short ones, a small one by the long ones. Each window that is ever begun spends a
-/// part of the error, fixed before it begins and all summing to the whole, so that with that error all intervals of all windows hold
-/// at all times, for ever: each covers the mean gain of its own window. As long as all windows' intervals have a gain in
-/// common that is where it is. Where they have none the gain has changed, and those longer than the shortest that disagrees with a longer one are replaced
-/// by a copy of it: with its scores, its beginning and its part of the error, so that nothing is spent anew.
+/// A gain that changes is caught by the short ones, a small one by the long ones. Each window that is ever begun spends a
+/// part of the error, fixed before it begins and all summing to the whole, so that with that error all intervals of all
+/// windows hold at all times, for ever: each covers the mean gain of its own window. As long as they have a gain in common
+/// it is looked for there.
+///
+/// Where they have none the gain has changed; where means are far apart it is likely to have. Then those longer than the shortest that
+/// disagrees are replaced by a copy of it: with its scores, its beginning and its part of the error, so that nothing is spent anew. What is held is
+/// held of fewer windows then, so that nothing hangs on how likely a change was.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Windows {
     windows: [Window; WINDOWS],
@@ -91,7 +103,8 @@ impl Windows {
         loop {
             let intervals = self.windows.each_ref().map(|window| window.interval(mixture, error));
             let disagrees = |short: &usize| {
-                intervals[*short..].iter().any(|long| long.and(intervals[*short]).is_none())
+                let certainly = |long: &Interval| long.and(intervals[*short]).is_none();
+                intervals[*short..].iter().any(certainly) || self.seems_other(*short)
             };
             let Some(recent) = (0..WINDOWS).find(disagrees) else {
                 // Intervals of which each two meet all meet.
@@ -104,12 +117,25 @@ impl Windows {
         }
     }
 
+    /// Whether a window's mean is so far from that of the longest that a change is likely.
+    fn seems_other(&self, short: usize) -> bool {
+        let (recent, long) = (&self.windows[short].sequence, self.longest());
+        let distance = (recent.mean() - long.mean()).abs() * recent.weight();
+        recent.weight() >= SOME && distance > LIKELY * recent.squares().sqrt()
+    }
+
     /// The longest window's: what is known in all since the last change.
     pub(crate) fn longest(&self) -> &Sequence {
         // After a window of the longest length has ended there is more in the next shorter one.
         let by_weight =
             |a: &&Window, b: &&Window| a.sequence.weight().total_cmp(&b.sequence.weight());
         &self.windows.iter().max_by(by_weight).unwrap_or(&self.windows[0]).sequence
+    }
+
+    /// The shortest window's that has enough to say something: what was seen lately.
+    pub(crate) fn recent(&self) -> &Sequence {
+        let says_something = |window: &&Window| window.sequence.weight() >= FEW;
+        self.windows.iter().find(says_something).map_or(self.longest(), |window| &window.sequence)
     }
 
     /// Natural logarithm of an e-value against the hypothesis that splitting never harmed within any of the windows.
