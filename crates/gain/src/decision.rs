@@ -106,9 +106,12 @@ impl Decision {
     /// says must be possible for them.
     pub(crate) fn of(around: &[Judged], settings: &Settings) -> Self {
         let own = &around[0];
-        let certain = around.iter().position(|unit| unit.verdict != Verdict::Unknown);
-        let spoken_for = certain.filter(|&at| {
-            around[..at].iter().all(|closer| may_speak(&around[at], &closer.estimate, settings))
+        let speaking = around.iter().position(|unit| unit.verdict != Verdict::Unknown);
+        let spoken_for = speaking.filter(|&at| {
+            around[at].verdict != Verdict::Recovering
+                && around[..at]
+                    .iter()
+                    .all(|closer| may_speak(&around[at], &closer.estimate, settings))
         });
         let Some(at) = spoken_for else {
             let reason = Reason::Unknown(own.estimate);
@@ -116,7 +119,7 @@ impl Decision {
         };
         let Judged { estimate, verdict, .. } = around[at];
         let is_doubted = around[..=at].iter().any(|unit| match verdict {
-            Verdict::Unknown => false,
+            Verdict::Unknown | Verdict::Recovering => false,
             Verdict::Fine => unit.recent.upper() < -settings.margin,
             Verdict::Harm => unit.recent.lower() > estimate.gain,
         });
@@ -136,7 +139,7 @@ impl Decision {
 /// Whether what is certain of a unit may be held of a closer one, which is not certain itself.
 fn may_speak(unit: &Judged, closer: &Estimate, settings: &Settings) -> bool {
     let is_possible = match unit.verdict {
-        Verdict::Unknown => false,
+        Verdict::Unknown | Verdict::Recovering => false,
         Verdict::Fine => closer.interval.upper > -settings.margin,
         Verdict::Harm => closer.interval.lower < 0.0,
     };

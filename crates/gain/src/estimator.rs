@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -198,9 +198,26 @@ impl Estimator {
             record.add(&cluster.all, &cluster.classes, number);
             record.baseline.add(cluster.all.count, cluster.residuals);
         }
+        self.settle_slot(number);
+    }
+
+    /// Sees to changes in what was seen of in a slot. The gain of a service changes for all groups, most of which have too
+    /// little of their own to notice.
+    fn settle_slot(&mut self, number: u64) {
         let (mixture, error) = (self.mixture, self.settings.error);
-        let touched = self.units.values_mut().filter(|(record, _)| record.last_slot == number);
-        touched.for_each(|(record, known)| *known = record.settle(&mixture, error));
+        let mut changed = BTreeSet::new();
+        for (record, known) in self.units.values_mut() {
+            let Record { unit, changes, .. } = *record;
+            if unit.parent().is_some_and(|parent| changed.contains(&parent)) {
+                record.restart();
+                *known = record.settle(&mixture, error);
+            } else if record.last_slot == number {
+                *known = record.settle(&mixture, error);
+            }
+            if matches!(unit, Unit::Service { .. }) && record.changes > changes {
+                changed.insert(unit);
+            }
+        }
     }
 
     /// Finds what is certain of each unit, harm among all units of its level.
@@ -216,10 +233,13 @@ impl Estimator {
             for (unit, is_found) in units.iter_mut().zip(discoveries(&evidence, error)) {
                 let (record, known) = &mut **unit;
                 let was_found = record.verdict == Verdict::Harm;
+                let was_harmed = was_found || record.verdict == Verdict::Recovering;
                 record.verdict = if known.interval.lower > -margin {
                     Verdict::Fine
                 } else if known.interval.upper < 0.0 && (is_found || was_found) {
                     Verdict::Harm
+                } else if was_harmed && known.since.lower() <= -margin {
+                    Verdict::Recovering
                 } else {
                     Verdict::Unknown
                 };

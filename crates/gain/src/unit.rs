@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use crate::mixture::Mixture;
 use crate::observation::{Id, Place, SizeClass};
 use crate::score;
-use crate::sequence::Interval;
+use crate::sequence::{Interval, Sequence};
 use crate::settings::Settings;
 use crate::windows::{Window, Windows};
 
@@ -61,9 +61,11 @@ impl Unit {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Verdict {
-    /// Neither of both.
+    /// Neither of these.
     #[default]
     Unknown,
+    /// Splitting was held to harm and is not any more. What is around is no witness until the unit's own scores look fine.
+    Recovering,
     /// Splitting harms less than the margin, if at all.
     Fine,
     /// Splitting harms, also among as many units as there are.
@@ -183,16 +185,18 @@ impl Record {
             mean: longest.mean() * score::SCALE,
             weight: longest.weight(),
             squares: longest.squares() * score::SCALE * score::SCALE,
-            recent: Guess {
-                gain: recent.mean() * score::SCALE,
-                error: match recent.weight() {
-                    0.0 => f64::INFINITY,
-                    weight => recent.squares().sqrt() * score::SCALE / weight,
-                },
-            },
+            recent: Guess::of(recent),
+            since: Guess::of(longest),
             log_harm: self.windows.log_evidence_of_harm(mixture),
             log_help: self.windows.log_evidence_of_help(mixture),
         }
+    }
+
+    /// Begins anew, for what is around has changed.
+    pub(crate) fn restart(&mut self) {
+        self.windows.restart();
+        self.classes = self.classes.map(|window| window.next(1.0));
+        self.verdict = Verdict::Unknown;
     }
 
     pub(crate) fn is_sane(&self) -> bool {
@@ -215,6 +219,8 @@ pub(crate) struct Known {
     squares: f64,
     /// Of its own scores of late.
     pub(crate) recent: Guess,
+    /// Of its own scores since the last change.
+    pub(crate) since: Guess,
     pub(crate) log_harm: f64,
     pub(crate) log_help: f64,
 }
@@ -228,6 +234,18 @@ pub(crate) struct Guess {
 }
 
 impl Guess {
+    const NOTHING: Guess = Guess { gain: 0.0, error: f64::INFINITY };
+
+    fn of(sequence: &Sequence) -> Self {
+        if sequence.weight() <= 0.0 {
+            return Guess::NOTHING;
+        }
+        Guess {
+            gain: sequence.mean() * score::SCALE,
+            error: sequence.squares().sqrt() * score::SCALE / sequence.weight(),
+        }
+    }
+
     /// Two standard errors less.
     pub(crate) fn lower(&self) -> f64 {
         self.gain - 2.0 * self.error
@@ -249,7 +267,8 @@ impl Known {
         mean: 0.0,
         weight: 0.0,
         squares: 0.0,
-        recent: Guess { gain: 0.0, error: f64::INFINITY },
+        recent: Guess::NOTHING,
+        since: Guess::NOTHING,
         log_harm: 0.0,
         log_help: 0.0,
     };

@@ -148,7 +148,7 @@ fn harm_that_begins_is_noticed_and_so_is_its_end() {
         let gain = std::mem::replace(&mut world.gains[HARMED as usize], -(2f64.ln()));
         let found = world.until(is_harm, 2_000);
         println!("seed {seed}: unsplit after {found:?}");
-        let harmed = world.run(150);
+        let harmed = world.run(if common::all() { 1_500 } else { 150 });
         println!("seed {seed}: while harmed {harmed:?}");
         assert!((harmed.worse as f64) < 0.1 * harmed.flows as f64, "{harmed:?}");
         world.gains[HARMED as usize] = gain;
