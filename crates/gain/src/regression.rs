@@ -84,7 +84,8 @@ impl Features {
         Features([
             1.0,
             (bytes / observation.class().middle()).ln(),
-            (observation.connect_rtt / USUAL_RTT).ln(),
+            // From nanoseconds to hours; no other may outweigh all that was seen.
+            (observation.connect_rtt.ln() - USUAL_RTT.ln()).clamp(-15.0, 15.0),
             match observation.arm {
                 Arm::Split => 0.5,
                 Arm::Unsplit => -0.5,

@@ -275,13 +275,15 @@ impl Known {
 
     /// The mean of its own scores, drawn towards what is guessed of what is around; never outside of its own interval.
     pub(crate) fn guess(&self, around: Option<Guess>, settings: &Settings) -> Guess {
-        let (gain, worth) = match around {
-            Some(around) => (around.gain, settings.pool_weight),
-            None => (settings.prior_gain, settings.prior_weight),
+        let (gain, error, worth) = match around {
+            Some(around) => (around.gain, around.error, settings.pool_weight),
+            None => (settings.prior_gain, 0.0, settings.prior_weight),
         };
         let weight = self.weight + worth;
         let drawn = (self.weight * self.mean + worth * gain) / weight;
-        let scatter = self.squares + worth * USUAL_SCATTER * USUAL_SCATTER;
+        // How far a unit is from what is around it, and how little is known of that.
+        let apart = worth * USUAL_SCATTER * USUAL_SCATTER + worth * worth * error * error;
+        let scatter = self.squares + apart;
         Guess {
             gain: drawn.clamp(self.interval.lower, self.interval.upper),
             error: scatter.sqrt() / weight,

@@ -51,6 +51,25 @@ fn ever_excludes(seed: u64, (noise, draw): (Noise, Draw), gain: f64, truth: f64)
     })
 }
 
+/// What it is for: an interval made for one look, looked at after every score, claims an effect that is none most of the time.
+#[test]
+fn intervals_for_one_look_do_not() {
+    let relays = 200;
+    let claims = |seed: &u64| {
+        let mut random = Random::new(*seed);
+        let (mut sum, mut squares) = (0.0, 0.0);
+        (1..=2_000).any(|count| {
+            let score: f64 = random.normal();
+            sum += score;
+            squares += score * score;
+            count >= 50 && sum.abs() > 1.96 * squares.sqrt()
+        })
+    };
+    let wrong = (1..=relays).filter(claims).count();
+    println!("1.96 standard errors, looked at after every score: {wrong} of {relays} ever wrong");
+    assert!(wrong as f64 > 0.2 * relays as f64, "{wrong}");
+}
+
 /// The difference of clipped means, by the draw.
 fn truth((noise, draw): (Noise, Draw), gain: f64) -> f64 {
     let mut random = Random::new(0);
@@ -107,7 +126,7 @@ fn claims(seed: u64, noise: Noise, flows: u64) -> bool {
 /// The whole way, with regression, windows and probabilities that follow from what came out, looking after every flow.
 #[test]
 fn relays_without_effect_claim_none() {
-    let (relays, flows) = if common::all() { (10_000, 400) } else { (200, 200) };
+    let (relays, flows) = if common::all() { (10_000, 400) } else { (200, 300) };
     let mut wrong = 0;
     for relay in 1..=relays {
         let noise = Noise::ALL[relay as usize % Noise::ALL.len()];

@@ -141,7 +141,7 @@ fn a_harmed_service_passes_after_few_flows() {
 /// Good for long, then harmed, then good again.
 #[test]
 fn harm_that_begins_is_noticed_and_so_is_its_end() {
-    for seed in 1..=if common::all() { 20 } else { 1 } {
+    for seed in 1..=if common::all() { 5 } else { 1 } {
         let mut world = World::new(seed);
         let good = world.run(150);
         println!("seed {seed}: while good {good:?}");
