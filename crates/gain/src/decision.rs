@@ -152,3 +152,95 @@ fn exploring(guess: Guess) -> f64 {
     let likely = 0.5 + 0.5 * erf(deviations / std::f64::consts::SQRT_2);
     likely.clamp(0.25, 0.75)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observation::{Id, Place};
+
+    const PLACE: Place = Place { group: Id(1), service: Id(2), prefix: Id(3) };
+
+    /// What is known of a place and of what is around it, by bounds; what looked otherwise of late by a mean.
+    fn decision(units: [(f64, f64, Verdict); 4], recent: Option<f64>) -> Decision {
+        let judged = |(unit, (lower, upper, verdict)): (Unit, (f64, f64, Verdict))| {
+            let gain = (lower + upper) / 2.0;
+            let known =
+                Known { interval: Interval { lower, upper }, weight: 200.0, ..Known::NOTHING };
+            let guess = Guess { gain, error: 0.1 };
+            let recent = Guess { gain: recent.unwrap_or(gain), error: 0.1 };
+            Judged { estimate: Estimate::new(unit, &known, guess), guess, recent, verdict }
+        };
+        let mut units = Unit::around(PLACE).into_iter().zip(units);
+        Decision::of(
+            &std::array::from_fn::<_, 4, _>(|_| judged(units.next().unwrap())),
+            &Settings::default(),
+        )
+    }
+
+    const OPEN: (f64, f64, Verdict) = (-0.5, 0.5, Verdict::Unknown);
+    const FINE: (f64, f64, Verdict) = (0.05, 0.15, Verdict::Fine);
+    const HARM: (f64, f64, Verdict) = (-0.9, -0.5, Verdict::Harm);
+
+    #[test]
+    fn what_is_certain_of_a_place_decides_it() {
+        let fine = decision([FINE, HARM, HARM, HARM], None);
+        assert!((fine.split - 0.95).abs() < 1e-12);
+        assert!(matches!(fine.reason, Reason::Fine(Estimate { unit: Unit::Place(PLACE), .. })));
+        let harm = decision([HARM, FINE, FINE, FINE], None);
+        assert_eq!(harm.split, 0.05);
+        assert!(matches!(harm.reason, Reason::Harm(Estimate { unit: Unit::Place(PLACE), .. })));
+    }
+
+    #[test]
+    fn a_place_of_which_little_is_known_follows_what_is_around_it() {
+        let fine = decision([OPEN, OPEN, OPEN, FINE], None);
+        // Half way from 15 to 5 % with as much of its own as what is around is worth.
+        assert!((fine.split - 0.9).abs() < 1e-12);
+        assert!(matches!(fine.reason, Reason::Fine(Estimate { unit: Unit::All, .. })));
+        let harm = decision(
+            [OPEN, (-0.5, 0.4, Verdict::Unknown), (-0.9, -0.4, Verdict::Harm), FINE],
+            Some(-0.6),
+        );
+        assert_eq!(harm.split, 0.05);
+        assert!(matches!(harm.reason, Reason::Harm(Estimate { unit: Unit::Prefix(Id(3)), .. })));
+    }
+
+    #[test]
+    fn nothing_is_claimed_that_a_closer_units_scores_exclude() {
+        for closer in [
+            // Apart from what is around.
+            (-0.5, 0.04, Verdict::Unknown),
+            (0.16, 0.5, Verdict::Unknown),
+            // Not certain among many, but not fine.
+            (-0.5, -0.04, Verdict::Unknown),
+            // Was harmed.
+            (-0.5, 0.5, Verdict::Recovering),
+        ] {
+            let place = decision([closer, FINE, FINE, FINE], None);
+            assert!(matches!(place.reason, Reason::Unknown(_)), "{closer:?}");
+            let service = decision([OPEN, closer, FINE, FINE], None);
+            assert!(matches!(service.reason, Reason::Unknown(_)), "{closer:?}");
+            assert!(0.25 <= service.split && service.split <= 0.75);
+        }
+        let apart = decision([(-0.4, 0.5, Verdict::Unknown), HARM, HARM, HARM], None);
+        assert!(matches!(apart.reason, Reason::Unknown(_)));
+    }
+
+    #[test]
+    fn what_looks_otherwise_of_late_is_looked_at_more() {
+        let fine = decision([FINE; 4], Some(-0.24));
+        assert!(fine.is_doubted && (fine.split - 0.75).abs() < 1e-12);
+        assert!(!decision([FINE; 4], Some(-0.22)).is_doubted);
+        let harm = decision([HARM; 4], Some(-0.4));
+        assert!(harm.is_doubted && (harm.split - 0.25).abs() < 1e-12);
+        assert!(!decision([HARM; 4], Some(-0.6)).is_doubted);
+    }
+
+    #[test]
+    fn an_arm_has_the_probability_with_which_it_is_drawn() {
+        let decision = decision([FINE; 4], None);
+        let draws = (0..1000u32).map(|at| decision.arm(at * (u32::MAX / 1000)));
+        assert_eq!(draws.filter(|&arm| arm == Arm::Split).count(), 951);
+        assert_eq!(decision.probability(Arm::Split) + decision.probability(Arm::Unsplit), 1.0);
+    }
+}

@@ -56,7 +56,7 @@ pub struct Estimator {
     mixture: Mixture,
     pub(crate) moments: [Moments; CLASSES],
     pub(crate) units: BTreeMap<Unit, (Record, Known)>,
-    pub(crate) pins: BTreeMap<Place, Arm>,
+    pub(crate) pins: BTreeMap<Unit, Arm>,
     pub(crate) closed: Option<u64>,
     pub(crate) counts: Counts,
     open: BTreeMap<u64, Slot>,
@@ -249,7 +249,7 @@ impl Estimator {
 
     /// What to do with new transfers of a place.
     pub fn decision(&self, place: Place) -> Decision {
-        if let Some(&arm) = self.pins.get(&place) {
+        if let Some(&arm) = Unit::around(place).iter().find_map(|unit| self.pins.get(unit)) {
             return Decision::pinned(arm);
         }
         let mut around = Unit::around(place).map(|unit| self.known(unit, None));
@@ -281,15 +281,16 @@ impl Estimator {
         self.units.get(&unit).map_or(0, |(record, _)| record.changes)
     }
 
-    /// From now on a place's transfers are all given this arm; none has it decided again.
-    pub fn pin(&mut self, place: Place, arm: Option<Arm>) {
+    /// From now on all transfers of a unit are given this arm, but for those of units within it that are pinned otherwise; with none
+    /// they are decided again. Transfers that could have had one arm only are no use to estimate from, and are refused.
+    pub fn pin(&mut self, unit: Unit, arm: Option<Arm>) {
         match arm {
-            Some(arm) => self.pins.insert(place, arm),
-            None => self.pins.remove(&place),
+            Some(arm) => self.pins.insert(unit, arm),
+            None => self.pins.remove(&unit),
         };
     }
 
-    /// Forgets every unit that had no transfer in this slot or later.
+    /// Forgets every unit that had no transfer in this slot or later. One that comes back may err as often as a new one.
     pub fn forget(&mut self, before: u64) {
         self.units.retain(|_, (record, _)| record.last_slot >= before);
     }

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::estimator::{Counts, Estimator};
-use crate::observation::{Arm, Place, SizeClass};
+use crate::observation::{Arm, SizeClass};
 use crate::regression::Moments;
 use crate::settings::{Settings, SettingsError};
 use crate::unit::{Known, Record, Unit};
@@ -27,7 +27,7 @@ pub struct State {
 #[serde(deny_unknown_fields)]
 struct Pin {
     arm: Arm,
-    place: Place,
+    unit: Unit,
 }
 
 /// Why a [`State`] is not taken up.
@@ -61,7 +61,7 @@ impl Estimator {
             closed: self.last_slot(),
             counts: self.counts,
             moments: self.moments,
-            pins: self.pins.iter().map(|(&place, &arm)| Pin { arm, place }).collect(),
+            pins: self.pins.iter().map(|(&unit, &arm)| Pin { arm, unit }).collect(),
             units: self.units.values().map(|(record, _)| record.clone()).collect(),
         }
     }
@@ -84,7 +84,7 @@ impl Estimator {
         estimator.closed = state.closed;
         estimator.counts = state.counts;
         estimator.moments = state.moments;
-        estimator.pins = state.pins.into_iter().map(|Pin { arm, place }| (place, arm)).collect();
+        estimator.pins = state.pins.into_iter().map(|Pin { arm, unit }| (unit, arm)).collect();
         let units = state.units.into_iter().map(|record| (record.unit, (record, Known::NOTHING)));
         estimator.units = units.collect();
         estimator.settle();

@@ -216,7 +216,7 @@ pub(crate) struct Known {
     /// Of its own scores.
     pub(crate) mean: f64,
     pub(crate) weight: f64,
-    squares: f64,
+    pub(crate) squares: f64,
     /// Of its own scores of late.
     pub(crate) recent: Guess,
     /// Of its own scores since the last change.
@@ -288,5 +288,45 @@ impl Known {
             gain: drawn.clamp(self.interval.lower, self.interval.upper),
             error: scatter.sqrt() / weight,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_is_kept_of_a_unit() {
+        assert_eq!(size_of::<Window>(), 48);
+        assert!(size_of::<(Record, Known)>() <= 800, "{}", size_of::<(Record, Known)>());
+    }
+
+    #[test]
+    fn a_guess_lies_between_what_is_seen_and_what_is_around() {
+        let settings = Settings::default();
+        let around = Some(Guess { gain: 0.2, error: 0.01 });
+        let known = |weight, mean, lower, upper| {
+            let interval = Interval { lower, upper };
+            Known { interval, mean, weight, squares: weight * 5.76, ..Known::NOTHING }
+        };
+        assert!((Known::NOTHING.guess(around, &settings).gain - 0.2).abs() < 1e-12);
+        assert!((Known::NOTHING.guess(None, &settings).gain - settings.prior_gain).abs() < 1e-12);
+        // As much of its own as what is around is worth.
+        let half = known(200.0, -0.2, -0.6, 0.2).guess(around, &settings);
+        assert!(half.gain.abs() < 1e-12);
+        let more = known(20_000.0, -0.2, -0.6, 0.2).guess(around, &settings);
+        assert!((more.gain + 0.2).abs() < 0.01 && more.error < half.error);
+        // Its own scores exclude what is in between.
+        assert_eq!(known(200.0, -0.2, -0.3, -0.1).guess(around, &settings).gain, -0.1);
+    }
+
+    #[test]
+    fn a_baseline_begins_with_what_is_around() {
+        let mut baseline = Baseline::default();
+        assert_eq!(baseline.slower(0.7), 0.7);
+        baseline.add(10, -3.0);
+        assert!((baseline.slower(0.7) - 0.2).abs() < 1e-12);
+        (0..1000).for_each(|_| baseline.add(100, 50.0));
+        assert!((baseline.slower(0.7) - 0.5).abs() < 0.01 && baseline.count <= Baseline::MANY);
     }
 }

@@ -97,8 +97,8 @@ impl Windows {
 
     /// Takes one more score: `value` in units of [`score::SCALE`] and times `weight`.
     pub(crate) fn add(&mut self, value: f64, weight: f64) {
-        for at in 0..WINDOWS {
-            if self.windows[at].sequence.weight() >= LENGTHS[at] {
+        for (at, length) in LENGTHS.into_iter().enumerate() {
+            if self.windows[at].sequence.weight() >= length {
                 self.begin(at);
             }
             let taken = self.windows[at].sequence.add(value, weight, score::BOUND);

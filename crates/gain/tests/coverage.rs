@@ -24,7 +24,7 @@ fn ever_excludes(seed: u64, (noise, draw): (Noise, Draw), gain: f64, truth: f64)
     let mut random = Random::new(seed);
     let mixture = Mixture::tuned(200.0, ERROR / 2.0);
     let mut sequence = Sequence::default();
-    let scores = if common::all() { 20_000 } else { 2_000 };
+    let scores = if common::all() { 5_000 } else { 2_000 };
     (0..scores).any(|_| {
         let split = match draw {
             Draw::Adaptive => (0.5 + 20.0 * sequence.mean()).clamp(0.05, 0.95),

@@ -91,7 +91,9 @@ proptest! {
     ) {
         let mut estimator = fed(&before);
         estimator.close(30);
-        estimator.pin(place(1, 1), Some(Arm::Unsplit));
+        estimator.pin(Unit::Place(place(1, 1)), Some(Arm::Unsplit));
+        estimator.pin(Unit::All, Some(Arm::Split));
+        estimator.pin(Unit::All, None);
         let state = estimator.state();
         let from_toml: State = toml::from_str(&toml::to_string(&state).unwrap()).unwrap();
         let from_json: State = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
@@ -205,17 +207,24 @@ fn memory_has_limits() {
 }
 
 #[test]
-fn a_pinned_place_is_not_decided() {
+fn what_is_pinned_is_not_decided() {
     let mut estimator = Estimator::new(Settings::default()).unwrap();
+    let (here, near) = (place(1, 1), place(2, 1));
     for (arm, split) in [(Arm::Split, 1.0), (Arm::Unsplit, 0.0)] {
-        estimator.pin(place(1, 1), Some(arm));
-        let decision = estimator.decision(place(1, 1));
+        estimator.pin(Unit::Place(here), Some(arm));
+        let decision = estimator.decision(here);
         assert_eq!((decision.split, decision.reason), (split, Reason::Pinned(arm)));
         assert!([0, 1, u32::MAX].iter().all(|&draw| decision.arm(draw) == arm));
-        assert!(matches!(estimator.decision(place(2, 1)).reason, Reason::Unknown(_)));
+        assert!(matches!(estimator.decision(near).reason, Reason::Unknown(_)));
     }
-    estimator.pin(place(1, 1), None);
-    assert!(matches!(estimator.decision(place(1, 1)).reason, Reason::Unknown(_)));
+    let service = Unit::Service { service: here.service, prefix: here.prefix };
+    estimator.pin(service, Some(Arm::Split));
+    assert_eq!(estimator.decision(here).reason, Reason::Pinned(Arm::Unsplit));
+    assert_eq!(estimator.decision(near).reason, Reason::Pinned(Arm::Split));
+    estimator.pin(Unit::Place(here), None);
+    assert_eq!(estimator.decision(here).reason, Reason::Pinned(Arm::Split));
+    estimator.pin(service, None);
+    assert!(matches!(estimator.decision(here).reason, Reason::Unknown(_)));
 }
 
 #[test]
