@@ -68,8 +68,7 @@ impl Window {
 /// windows hold at all times, for ever: each covers the mean gain of its own window. As long as they have a gain in common
 /// it is looked for there.
 ///
-/// Where they have none the gain has changed; where means are far apart it is likely to have. Then those longer than the shortest that
-/// disagrees are replaced by a copy of it: with its scores, its beginning and its part of the error, so that nothing is spent anew. What is held is
+/// Where they have none the gain has changed; where means are far apart it is likely to have. Then those begun before the youngest that disagrees with them are replaced by a copy of it: with its scores, its beginning and its part of the error, so that nothing is spent anew. What is held is
 /// held of fewer windows then, so that nothing hangs on how likely a change was.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Windows {
@@ -109,42 +108,58 @@ impl Windows {
     /// Where the gain is, and whether it was found to have changed.
     pub(crate) fn settle(&mut self, mixture: &Mixture, error: f64) -> (Interval, bool) {
         let mut has_changed = false;
-        loop {
-            let intervals = self.windows.each_ref().map(|window| window.interval(mixture, error));
-            let disagrees = |short: &usize| {
-                let certainly = |long: &Interval| long.and(intervals[*short]).is_none();
-                intervals[*short..].iter().any(certainly) || self.seems_other(*short)
-            };
-            let Some(recent) = (0..WINDOWS).find(disagrees) else {
-                // Intervals of which each two meet all meet.
-                let common = intervals.iter().copied().reduce(|a, b| a.and(b).unwrap_or(a));
-                return (common.unwrap_or(intervals[0]), has_changed);
-            };
+        // Each change leaves fewer windows that are not copies.
+        while let Some(recent) = self.youngest_that_disagrees(mixture, error) {
             let window = self.windows[recent];
-            self.windows[recent..].fill(window);
+            self.older_than(window).for_each(|old| *old = window);
             has_changed = true;
         }
+        let intervals = self.windows.iter().map(|window| window.interval(mixture, error));
+        // Intervals of which each two meet all meet.
+        let common = intervals.reduce(|a, b| a.and(b).unwrap_or(a));
+        (common.unwrap_or(Interval::within(score::MOST_GAIN)), has_changed)
+    }
+
+    /// A window that disagrees with one that began before it, for certain or likely. Those of the longer lengths began
+    /// earlier but for those begun anew lately.
+    fn youngest_that_disagrees(&self, mixture: &Mixture, error: f64) -> Option<usize> {
+        let weight = |at: usize| self.windows[at].sequence.weight();
+        let intervals = self.windows.each_ref().map(|window| window.interval(mixture, error));
+        let disagrees = |&young: &usize| {
+            let certainly = |&old: &usize| {
+                weight(old) > weight(young) && intervals[old].and(intervals[young]).is_none()
+            };
+            (0..WINDOWS).any(|old| certainly(&old)) || self.seems_other(young)
+        };
+        (0..WINDOWS).filter(disagrees).min_by(|&a, &b| weight(a).total_cmp(&weight(b)))
+    }
+
+    /// Those windows that began before this one.
+    fn older_than(&mut self, young: Window) -> impl Iterator<Item = &mut Window> {
+        let is_older = move |old: &&mut Window| old.sequence.weight() > young.sequence.weight();
+        self.windows.iter_mut().filter(is_older)
     }
 
     /// Whether a window's mean is so far from that of the longest that a change is likely.
-    fn seems_other(&self, short: usize) -> bool {
-        let (recent, long) = (&self.windows[short].sequence, self.longest());
+    fn seems_other(&self, young: usize) -> bool {
+        let (recent, long) = (&self.windows[young].sequence, self.longest());
         let distance = (recent.mean() - long.mean()).abs() * recent.weight();
-        recent.weight() >= SOME && distance > LIKELY * recent.squares().sqrt()
+        let is_shorter = recent.weight() < long.weight();
+        is_shorter && recent.weight() >= SOME && distance > LIKELY * recent.squares().sqrt()
     }
 
-    /// The longest window's: what is known in all since the last change.
+    /// That of the window that began first: what is known in all since the last change.
     pub(crate) fn longest(&self) -> &Sequence {
-        // After a window of the longest length has ended there is more in the next shorter one.
-        let by_weight =
-            |a: &&Window, b: &&Window| a.sequence.weight().total_cmp(&b.sequence.weight());
-        &self.windows.iter().max_by(by_weight).unwrap_or(&self.windows[0]).sequence
+        let sequences = self.windows.iter().map(|window| &window.sequence);
+        let by_weight = |a: &&Sequence, b: &&Sequence| a.weight().total_cmp(&b.weight());
+        sequences.max_by(by_weight).unwrap_or(&self.windows[0].sequence)
     }
 
-    /// The shortest window's that has enough to say something: what was seen lately.
+    /// That of the window that began last, of those that have enough to say something: what was seen lately.
     pub(crate) fn recent(&self) -> &Sequence {
-        let says_something = |window: &&Window| window.sequence.weight() >= FEW;
-        self.windows.iter().find(says_something).map_or(self.longest(), |window| &window.sequence)
+        let sequences = self.windows.iter().map(|window| &window.sequence);
+        let by_weight = |a: &&Sequence, b: &&Sequence| a.weight().total_cmp(&b.weight());
+        sequences.filter(|one| one.weight() >= FEW).min_by(by_weight).unwrap_or(self.longest())
     }
 
     /// Natural logarithm of an e-value against the hypothesis that splitting never harmed within any of the windows.
@@ -173,6 +188,7 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const ERROR: f64 = 0.05;
 
@@ -214,5 +230,32 @@ mod tests {
         assert!((windows.longest().mean() * score::SCALE + 0.7).abs() < 0.05);
         assert!(windows.log_evidence_of_harm(&mixture()) > 100.0);
         assert!(windows.log_evidence_of_help(&mixture()) < 0.0);
+    }
+
+    proptest! {
+        /// Whatever comes: windows agree once settled, and stay so.
+        #[test]
+        fn what_is_settled_agrees(
+            spans in prop::collection::vec((-1.0..1.0f64, 0.05..0.8f64, 0.01..1.0f64, 1..900usize), 1..12),
+            seed in 1..1000usize,
+        ) {
+            let mut windows = Windows::default();
+            let mut at = seed;
+            for (gain, noise, weight, count) in spans {
+                for _ in 0..count {
+                    at = (at * 48_271) % 2_147_483_647;
+                    let noise = noise * (2.0 * at as f64 / 2_147_483_647.0 - 1.0);
+                    windows.add(weight * (gain / score::SCALE + noise).clamp(-score::BOUND, score::BOUND), weight);
+                    if at % 7 == 0 {
+                        let (interval, _) = windows.settle(&mixture(), ERROR);
+                        prop_assert!(interval.lower <= interval.upper);
+                        let settled = windows;
+                        prop_assert_eq!(windows.settle(&mixture(), ERROR), (interval, false));
+                        prop_assert_eq!(windows, settled);
+                    }
+                }
+            }
+            prop_assert!(windows.is_sane());
+        }
     }
 }
