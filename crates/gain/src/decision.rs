@@ -13,12 +13,13 @@ use crate::unit::{Guess, Known, Unit, Verdict};
 pub struct Estimate {
     /// Of what.
     pub unit: Unit,
-    /// The best guess: the unit's own mean, drawn towards what is around it the more the less there is; within `interval`.
+    /// The best guess: the unit's own mean, drawn towards what is around it the more the less there is; within
+    /// `interval`.
     pub gain: f64,
     /// Where the gain is by the unit's own scores alone, at all times together but for [`Settings::error`].
     pub interval: Interval,
-    /// The weight of its own scores. A subscriber's transfers in one slot weigh 1 where half are split, less where one arm is
-    /// rare.
+    /// The weight of its own scores. A subscriber's transfers in one slot weigh 1 where half are split, less where one
+    /// arm is rare.
     pub weight: f64,
     /// Natural logarithm of the e-value against the hypothesis that splitting never harmed since the last change.
     pub log_evidence_of_harm: f64,
@@ -49,8 +50,8 @@ pub enum Reason {
     Fine(Estimate),
     /// The upper bound of the gain is below zero, and the evidence stands among as many units as there are.
     Harm(Estimate),
-    /// Nothing is known for certain, neither of the place nor, as far as what is known of the place lets that speak for it, of
-    /// what is around.
+    /// Nothing is known for certain, neither of the place nor, as far as what is known of the place lets that speak for
+    /// it, of what is around.
     Unknown(Estimate),
 }
 
@@ -61,8 +62,8 @@ pub struct Decision {
     pub split: f64,
     /// Why.
     pub reason: Reason,
-    /// Whether what was seen lately, by two standard errors and without being certain, speaks against the reason, so that
-    /// more is explored.
+    /// Whether what was seen lately, by two standard errors and without being certain, speaks against the reason, so
+    /// that more is explored.
     pub is_doubted: bool,
 }
 
@@ -102,8 +103,8 @@ impl Decision {
 
     /// For what is known of a place and of what is around it, the closest first.
     ///
-    /// The first unit that is certain decides, if it may speak for those closer: their intervals must meet its own, and what it
-    /// says must be possible for them.
+    /// The first unit that is certain decides, if it may speak for those closer: their intervals must meet its own, and
+    /// what it says must be possible for them.
     pub(crate) fn of(around: &[Judged], settings: &Settings) -> Self {
         let own = &around[0];
         let speaking = around.iter().position(|unit| unit.verdict != Verdict::Unknown);

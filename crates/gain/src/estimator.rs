@@ -48,8 +48,8 @@ pub struct Counts {
 /// Estimates from finished transfers what splitting gains, and decides what to do with new ones.
 ///
 /// Tell it of every transfer that ends ([`observe`](Estimator::observe)) and of the end of every slot
-/// ([`close`](Estimator::close)), and ask what to do with new ones ([`decision`](Estimator::decision)). What it answers changes
-/// when a slot is closed and at no other time.
+/// ([`close`](Estimator::close)), and ask what to do with new ones ([`decision`](Estimator::decision)). What it answers
+/// changes when a slot is closed and at no other time.
 #[derive(Debug, Clone)]
 pub struct Estimator {
     pub(crate) settings: Settings,
@@ -154,8 +154,8 @@ impl Estimator {
         Taken::Counted
     }
 
-    /// Closes all slots up to and with this one: what is told of them from now on is late. To be called so long after a slot's end that few of its
-    /// transfers still run.
+    /// Closes all slots up to and with this one: what is told of them from now on is late. To be called so long after a
+    /// slot's end that few of its transfers still run.
     pub fn close(&mut self, through: u64) {
         let through = self.closed.map_or(through, |closed| closed.max(through));
         while let Some((number, slot)) = self.open.pop_first() {
@@ -201,8 +201,8 @@ impl Estimator {
         self.settle_slot(number);
     }
 
-    /// Sees to changes in what was seen of in a slot. The gain of a service changes for all groups, most of which have too
-    /// little of their own to notice.
+    /// Sees to changes in what was seen of in a slot. The gain of a service changes for all groups, most of which have
+    /// too little of their own to notice.
     fn settle_slot(&mut self, number: u64) {
         let (mixture, error) = (self.mixture, self.settings.error);
         let mut changed = BTreeSet::new();
@@ -269,8 +269,8 @@ impl Estimator {
         self.units.keys().map(|&unit| self.known(unit, self.guess(unit.parent())).estimate)
     }
 
-    /// Where a unit's gain is for one size class: at all times together, but for [`Settings::error`] for each class. None if no transfer of the unit
-    /// counted.
+    /// Where a unit's gain is for one size class: at all times together, but for [`Settings::error`] for each class.
+    /// None if no transfer of the unit counted.
     pub fn of_class(&self, unit: Unit, class: SizeClass) -> Option<Interval> {
         let (record, _) = self.units.get(&unit)?;
         Some(record.classes[class.index()].interval(&self.mixture, self.settings.error))
@@ -281,8 +281,9 @@ impl Estimator {
         self.units.get(&unit).map_or(0, |(record, _)| record.changes)
     }
 
-    /// From now on all transfers of a unit are given this arm, but for those of units within it that are pinned otherwise; with none
-    /// they are decided again. Transfers that could have had one arm only are no use to estimate from, and are refused.
+    /// From now on all transfers of a unit are given this arm, but for those of units within it that are pinned
+    /// otherwise; with none they are decided again. Transfers that could have had one arm only are no use to estimate
+    /// from, and are refused.
     pub fn pin(&mut self, unit: Unit, arm: Option<Arm>) {
         match arm {
             Some(arm) => self.pins.insert(unit, arm),
@@ -290,7 +291,8 @@ impl Estimator {
         };
     }
 
-    /// Forgets every unit that had no transfer in this slot or later. One that comes back may err as often as a new one.
+    /// Forgets every unit that had no transfer in this slot or later. One that comes back may err as often as a new
+    /// one.
     pub fn forget(&mut self, before: u64) {
         self.units.retain(|_, (record, _)| record.last_slot >= before);
     }

@@ -1,6 +1,6 @@
 /// Which hypotheses may be rejected so that of all that are, on average at most the share `rate` are true, whatever the
-/// e-values have to do with each other: e-BH (Wang and Ramdas 2022, "False discovery rate control with e-values"). E-values are given as natural logarithms.
-/// The answer goes by their order.
+/// e-values have to do with each other: e-BH (Wang and Ramdas 2022, "False discovery rate control with e-values").
+/// E-values are given as natural logarithms. The answer goes by their order.
 ///
 /// E-values of capital processes may be looked at whenever it suits.
 pub fn discoveries(log_e_values: &[f64], rate: f64) -> Vec<bool> {

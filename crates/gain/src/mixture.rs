@@ -3,10 +3,11 @@ use statrs::function::gamma::{gamma_lr, ln_gamma};
 /// The gamma-exponential mixture of capital processes of empirical Bernstein type.
 ///
 /// For increments `x` of predictable guess `g` with `|x - g| <= 1` and conditional mean `m`, the product of
-/// `exp(b (x - m) - psi(b) (x - g)^2)` with `psi(b) = -ln(1 - b) - b` is a supermartingale for every bet `b` in (0, 1) (Fan,
-/// Grama, Liu 2015, Proposition 4.1; Waudby-Smith and Ramdas 2023, Theorem 2). As `m` may change from increment to increment, what
-/// is told of is the mean of the conditional means. Mixed over all bets with the density of a gamma distribution of shape and
-/// rate `rho` in `1 - b`, it is one in closed form (Howard, Ramdas, McAuliffe, Sekhon 2021, Proposition 9, with c = 1).
+/// `exp(b (x - m) - psi(b) (x - g)^2)` with `psi(b) = -ln(1 - b) - b` is a supermartingale for every bet `b` in (0, 1)
+/// (Fan, Grama, Liu 2015; Waudby-Smith and Ramdas 2023, Theorem 2). As `m` may change from increment to increment, what
+/// is told of is the mean of the conditional means. Mixed over all bets, `1 - b` having a gamma distribution of shape
+/// and rate `rho` cut off at one, it is one in closed form (Howard, Ramdas, McAuliffe, Sekhon 2021, Proposition 9, with
+/// c = 1).
 ///
 /// By Ville's inequality the capital of a true hypothesis ever reaches `1 / a` with probability `a` at most.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,8 +17,8 @@ pub struct Mixture {
 }
 
 impl Mixture {
-    /// The mixture whose boundary is narrowest about when the sum of squares is `v_opt` and the error `alpha`. Any finite `v_opt` above zero
-    /// and `alpha` in (0, 1) is valid; a poor choice costs width only.
+    /// The mixture whose boundary is narrowest about when the sum of squares is `v_opt` and the error `alpha`. Any
+    /// finite `v_opt` above zero and `alpha` in (0, 1) is valid; a poor choice costs width only.
     pub fn tuned(v_opt: f64, alpha: f64) -> Self {
         // The one-sided rule of thumb of Howard et al. 2021, section 3.5.
         let deviations = 2.0 * (1.0 / (2.0 * alpha)).ln();
@@ -25,8 +26,8 @@ impl Mixture {
         Mixture { rho, leading: rho * rho.ln() - ln_gamma(rho) - gamma_lr(rho, rho).ln() }
     }
 
-    /// Natural logarithm of the capital, beginning with one, after increments that sum to `s` above their hypothetical means,
-    /// with squares that sum to `v`. Minus infinity where it is too small to tell from nothing.
+    /// Natural logarithm of the capital, beginning with one, after increments that sum to `s` above their hypothetical
+    /// means, with squares that sum to `v`. Minus infinity where it is too small to tell from nothing.
     pub fn log_capital(&self, s: f64, v: f64) -> f64 {
         let (shape, at) = (v + self.rho, s + v + self.rho);
         if at <= 0.0 {
@@ -37,8 +38,8 @@ impl Mixture {
         self.leading + ln_gamma(shape) + below.ln() - shape * at.ln() + s + v
     }
 
-    /// The least `s` at which the [logarithm of the capital](Mixture::log_capital) is `log_threshold` (above zero), when squares sum to `v`. Rounded
-    /// upwards, which is the safe side.
+    /// The least `s` at which the [logarithm of the capital](Mixture::log_capital) is `log_threshold` (above zero),
+    /// when squares sum to `v`. Rounded upwards, which is the safe side.
     pub fn boundary(&self, v: f64, log_threshold: f64) -> f64 {
         // No mixture has more than the best of its bets, so that the boundary is above that of the best bet.
         let mut above = (2.0 * v * log_threshold).sqrt() + log_threshold;

@@ -102,8 +102,8 @@ impl SizeClass {
 pub struct Observation {
     /// Where it belongs.
     pub place: Place,
-    /// Whose it was. The transfers of one subscriber within one slot and place are given one arm, and may have anything to do with each
-    /// other; different subscribers' arms are drawn independently.
+    /// Whose it was. The transfers of one subscriber within one slot and place are given one arm, and may have anything
+    /// to do with each other; different subscribers' arms are drawn independently.
     pub subscriber: Id,
     /// The slot of time in which it began, and for which its arm was drawn.
     pub slot: u64,
@@ -113,10 +113,11 @@ pub struct Observation {
     pub probability: f64,
     /// Payload, both ways, in bytes.
     pub bytes: u64,
-    /// The round trip of connecting, in seconds. Must be one that splitting cannot change, or each arm would be excused by itself.
+    /// The round trip of connecting, in seconds. Must be one that splitting cannot change, or each arm would be excused
+    /// by itself.
     pub connect_rtt: f64,
-    /// From its first SYN until its last byte was acknowledged, in seconds. Of one that has not ended when its slot is closed, the
-    /// time until then, so that slow ones are not missing.
+    /// From its first SYN until its last byte was acknowledged, in seconds. Of one that has not ended when its slot is
+    /// closed, the time until then, so that slow ones are not missing.
     pub completion: f64,
 }
 

@@ -5,14 +5,15 @@ use crate::observation::{Arm, Observation};
 /// What a completion time is predicted from: one, the logarithms of size and connect round trip, and the arm.
 const FEATURES: usize = 4;
 
-/// Weight of the belief that a coefficient is zero, in transfers of unit size. Large for the arm: what splitting gains is left
-/// to the scores, which need no model.
+/// Weight of the belief that a coefficient is zero, in transfers of unit size. Large for the arm: what splitting gains
+/// is left to the scores, which need no model.
 const RIDGE: [f64; FEATURES] = [0.01, 1.0, 1.0, 100.0];
 
 /// A connect round trip about which the prediction turns, in seconds.
 const USUAL_RTT: f64 = 0.05;
 
-/// Transfers by which a prediction is meant to be of use; before, those of its class are learned from and give no score.
+/// Transfers by which a prediction is meant to be of use; before, those of its class are learned from and give no
+/// score.
 const ENOUGH: f64 = 20.0;
 
 /// Transfers after which half of what was learned is forgotten, so that networks may change.

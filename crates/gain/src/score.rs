@@ -3,8 +3,8 @@
 use crate::observation::{Arm, Observation};
 use crate::regression::{Features, Fit};
 
-/// How far the logarithm of a completion time counts from what was predicted: a factor of 20. What is farther counts as so far. The
-/// gain that is estimated is the mean of what was clipped so, which exists whatever tails there are.
+/// How far the logarithm of a completion time counts from what was predicted: a factor of 20. What is farther counts as
+/// so far. The gain that is estimated is the mean of what was clipped so, which exists whatever tails there are.
 pub(crate) const CLIP: f64 = 3.0;
 
 /// The most that the prediction may have one arm faster.
@@ -16,11 +16,12 @@ pub(crate) const MOST_GAIN: f64 = 2.0 * CLIP;
 /// Scores are kept in units of so much, for capital processes are of increments within one on either side of a guess.
 pub(crate) const SCALE: f64 = 8.0;
 
-/// No weighted score is farther from zero, in units of [`SCALE`]: a weight of at most twice the probability leaves twice the
-/// farthest residual, `CLIP + MOST_PREDICTED / 2`, and the predicted gain.
+/// No weighted score is farther from zero, in units of [`SCALE`]: a weight of at most twice the probability leaves
+/// twice the farthest residual, `CLIP + MOST_PREDICTED / 2`, and the predicted gain.
 pub(crate) const BOUND: f64 = (2.0 * CLIP + 2.0 * MOST_PREDICTED) / SCALE;
 
-/// Where sequences are narrowest, in squares of weighted scores: after about 2,000 transfers that scatter by a factor of 3.3.
+/// Where sequences are narrowest, in squares of weighted scores: after about 2,000 transfers that scatter by a factor
+/// of 3.3.
 pub(crate) const USUAL_SQUARES: f64 = 200.0;
 
 /// One transfer's part in its cluster's score.
@@ -28,16 +29,16 @@ pub(crate) const USUAL_SQUARES: f64 = 200.0;
 pub(crate) struct Score {
     /// In units of [`SCALE`] and times the weight.
     pub(crate) value: f64,
-    /// Twice the probability of the rarer arm. So weighted all scores have one bound however seldom an arm is drawn, and
-    /// weigh about as much as they tell.
+    /// Twice the probability of the rarer arm. So weighted all scores have one bound however seldom an arm is drawn,
+    /// and weigh about as much as they tell.
     pub(crate) weight: f64,
     /// By how much the transfer was slower than was predicted for its arm, clipped.
     pub(crate) residual: f64,
 }
 
 impl Score {
-    /// By augmented inverse-probability weighting: the predicted gain, and the residual of the arm that was drawn by its
-    /// probability. `baseline` is what this place is slower than `fit` says.
+    /// By augmented inverse-probability weighting: the predicted gain, and the residual of the arm that was drawn by
+    /// its probability. `baseline` is what this place is slower than `fit` says.
     pub(crate) fn of(
         observation: &Observation,
         features: &Features,
@@ -83,8 +84,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the probability, baseline and prediction: over the draw of the arm the mean score is the difference of
-        /// clipped outcomes, and the bound holds.
+        /// Whatever the probability, baseline and prediction: over the draw of the arm the mean score is the difference
+        /// of clipped outcomes, and the bound holds.
         #[test]
         fn is_without_bias(
             split in 0.001..0.999f64, fast in 1e-6..1e6f64, slow in 1e-6..1e6f64, baseline in -3.0..3.0f64,

@@ -44,11 +44,11 @@ pub struct OutOfRange {
     pub bound: f64,
 }
 
-/// A confidence sequence for the weighted mean of bounded scores: bounds that hold at all times at once, so that whoever
-/// looks after every score, and stops when it suits, is as seldom wrong as promised.
+/// A confidence sequence for the weighted mean of bounded scores: bounds that hold at all times at once, so that
+/// whoever looks after every score, and stops when it suits, is as seldom wrong as promised.
 ///
-/// Of each score only its sum, its weight and its squared distance from the mean of those before it are kept. What is covered
-/// is the weighted mean of the scores' conditional means: those may change, as they do where the weather does.
+/// Of each score only its sum, its weight and its squared distance from the mean of those before it are kept. What is
+/// covered is the weighted mean of the scores' conditional means: those may change, as they do where the weather does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sequence {
     count: u64,
@@ -58,8 +58,8 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Takes one more score. `value` is the score times `weight`. `weight` and `bound`, which `value` keeps on both sides, must have been known before the
-    /// score was.
+    /// Takes one more score. `value` is the score times `weight`. `weight` and `bound`, which `value` keeps on both
+    /// sides, must have been known before the score was.
     ///
     /// # Errors
     /// When the score is none; nothing changes then.
@@ -97,8 +97,8 @@ impl Sequence {
         if self.weight > 0.0 { self.sum / self.weight } else { 0.0 }
     }
 
-    /// Where the mean is, but for an error of `error` in (0, 1), half of it on either side, at all times together. Infinitely wide
-    /// of no scores.
+    /// Where the mean is, but for an error of `error` in (0, 1), half of it on either side, at all times together.
+    /// Infinitely wide of no scores.
     pub fn interval(&self, mixture: &Mixture, error: f64) -> Interval {
         if self.weight <= 0.0 {
             return Interval::within(f64::INFINITY);
@@ -124,8 +124,8 @@ impl Sequence {
     }
 }
 
-/// What is in all intervals so far, which never widens. To be trusted only while the mean is the same: the [`Sequence`] alone covers a mean that
-/// changes.
+/// What is in all intervals so far, which never widens. To be trusted only while the mean is the same: the [`Sequence`]
+/// alone covers a mean that changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Running(Interval);
 
@@ -136,8 +136,8 @@ impl Default for Running {
 }
 
 impl Running {
-    /// Takes one more interval, and answers what is in all of them. None, and no change, if nothing is in all: then the mean has
-    /// changed, but for the error.
+    /// Takes one more interval, and answers what is in all of them. None, and no change, if nothing is in all: then the
+    /// mean has changed, but for the error.
     pub fn meet(&mut self, interval: Interval) -> Option<Interval> {
         self.0 = self.0.and(interval)?;
         Some(self.0)

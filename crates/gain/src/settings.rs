@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-/// What an [`Estimator`](crate::Estimator) is to hold to. Gains are differences of natural logarithms of completion times: 0.1
-/// is about 10 % faster if split, -0.03 about 3 % slower.
+/// What an [`Estimator`](crate::Estimator) is to hold to. Gains are differences of natural logarithms of completion
+/// times: 0.1 is about 10 % faster if split, -0.03 about 3 % slower.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -10,19 +10,20 @@ pub struct Settings {
     pub error: f64,
     /// How much slower splitting may be for all that is known, where it is taken for fine; above 0, at most 1.
     pub margin: f64,
-    /// The share of transfers that are not split where splitting is fine, so that harm is noticed; above 0, at most 1/4.
+    /// The share of transfers that are not split where splitting is fine, so that harm is noticed; above 0, at most
+    /// 1/4.
     pub holdout: f64,
     /// The share of transfers that are split where splitting harms, so that its end is noticed; above 0, at most 1/4.
     pub explore: f64,
-    /// The share that are not split where that it is fine is only known of what is around; at least `holdout`, at most 1/4.
-    /// Becomes `holdout` as more is known.
+    /// The share that are not split where that it is fine is only known of what is around; at least `holdout`, at most
+    /// 1/4. Becomes `holdout` as more is known.
     pub learning: f64,
     /// The gain that is expected before anything is seen; -1 to 1.
     pub prior_gain: f64,
     /// How many transfers, half of them split, that expectation is worth; at least 1.
     pub prior_weight: f64,
-    /// How many transfers, half of them split, what is around a unit tells about it; at least 1. The scatter of one transfer by
-    /// the root of this is by how much units are thought to differ: 200 stands for gains 0.17 apart.
+    /// How many transfers, half of them split, what is around a unit tells about it; at least 1. The scatter of one
+    /// transfer by the root of this is by how much units are thought to differ: 200 stands for gains 0.17 apart.
     pub pool_weight: f64,
     /// Most units about which anything is remembered. Transfers of more count for what is around them.
     pub max_units: usize,

@@ -6,8 +6,8 @@ use crate::regression::Moments;
 use crate::settings::{Settings, SettingsError};
 use crate::unit::{Known, Record, Unit};
 
-/// All that an [`Estimator`] remembers of slots that are closed, as it is written down, in TOML or JSON. Nothing in it is of a single
-/// subscriber.
+/// All that an [`Estimator`] remembers of slots that are closed, as it is written down, in TOML or JSON. Nothing in it
+/// is of a single subscriber.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -53,7 +53,8 @@ impl State {
 }
 
 impl Estimator {
-    /// All that is remembered of slots that are closed. Transfers in open ones are not in it, and are late after it is taken up.
+    /// All that is remembered of slots that are closed. Transfers in open ones are not in it, and are late after it is
+    /// taken up.
     pub fn state(&self) -> State {
         State {
             version: State::VERSION,
@@ -69,7 +70,8 @@ impl Estimator {
     /// Takes up what was remembered.
     ///
     /// # Errors
-    /// When the state is of another version or cannot have been written by an estimator, or a setting is outside its range.
+    /// When the state is of another version or cannot have been written by an estimator, or a setting is outside its
+    /// range.
     pub fn restore(settings: Settings, state: State) -> Result<Self, StateError> {
         if state.version != State::VERSION {
             return Err(StateError::Version(state.version));

@@ -64,7 +64,8 @@ pub(crate) enum Verdict {
     /// Neither of these.
     #[default]
     Unknown,
-    /// Splitting was held to harm and is not any more. What is around is no witness until the unit's own scores look fine.
+    /// Splitting was held to harm and is not any more. What is around is no witness until the unit's own scores look
+    /// fine.
     Recovering,
     /// Splitting harms less than the margin, if at all.
     Fine,
@@ -257,7 +258,8 @@ impl Guess {
     }
 }
 
-/// How much one transfer scatters, half of them split: twice a standard deviation of 1.2 of logarithms of completion times.
+/// How much one transfer scatters, half of them split: twice a standard deviation of 1.2 of logarithms of completion
+/// times.
 const USUAL_SCATTER: f64 = 2.4;
 
 impl Known {

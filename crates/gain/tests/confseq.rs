@@ -1,4 +1,5 @@
-//! The bounds against an implementation that others wrote: confseq 0.0.11 of PyPI, its C++ part compiled against Boost 1.74.
+//! The bounds against an implementation that others wrote: confseq 0.0.11 of PyPI, its C++ part compiled against Boost
+//! 1.74.
 
 use midspan_gain::{Mixture, Sequence};
 

@@ -1,4 +1,5 @@
-//! Bounds that hold however often one looks: looked at after every score, and given up at the first look at which they exclude the truth.
+//! Bounds that hold however often one looks: looked at after every score, and given up at the first look at which they
+//! exclude the truth.
 
 mod common;
 
@@ -51,7 +52,8 @@ fn ever_excludes(seed: u64, (noise, draw): (Noise, Draw), gain: f64, truth: f64)
     })
 }
 
-/// What it is for: an interval made for one look, looked at after every score, claims an effect that is none most of the time.
+/// What it is for: an interval made for one look, looked at after every score, claims an effect that is none most of
+/// the time.
 #[test]
 fn intervals_for_one_look_do_not() {
     let relays = 200;

@@ -29,7 +29,8 @@ fn flows_needed(seed: u64, gain: f64, deviation: f64) -> u64 {
     unreachable!()
 }
 
-/// Ten per cent faster, times that scatter by a factor of 3.3: a test of one look fixed before needs 5,000 flows at 80 % power.
+/// Ten per cent faster, times that scatter by a factor of 3.3: a test of one look fixed before needs 5,000 flows at 80
+/// % power.
 #[test]
 fn ten_per_cent_takes_thousands_of_flows() {
     let runs = if common::all() { 101 } else { 11 };
