@@ -14,6 +14,9 @@ use crate::unit::{Guess, Known, LEVELS, Record, Sum, Unit, Verdict};
 
 const CLASSES: usize = SizeClass::ALL.len();
 
+/// Most slots that are open at one time.
+const MAX_OPEN: usize = 1_000;
+
 /// What became of an [`Observation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
@@ -23,7 +26,7 @@ pub enum Taken {
     Learned,
     /// Its slot is closed.
     Late,
-    /// More are open than [`Settings::max_clusters`].
+    /// As many are open as [`Settings::max_clusters`], or a thousand slots.
     Full,
 }
 
@@ -46,6 +49,31 @@ pub struct Counts {
 }
 
 /// Estimates from finished transfers what splitting gains, and decides what to do with new ones.
+///
+/// ```
+/// use midspan_gain::{Estimator, Id, Observation, Place, Settings};
+///
+/// let mut estimator = Estimator::new(Settings { prior_gain: 0.05, ..Settings::default() })?;
+/// let place = Place { group: Id(1), service: Id(0xc000_0200), prefix: Id(0xc000_0000) };
+/// // A subscriber's first connection of a slot: half are split, a little more for what is expected.
+/// let decision = estimator.decision(place);
+/// assert!(0.5 < decision.split && decision.split < 0.6);
+/// let arm = decision.arm(3_000_000_000);
+/// // It ended.
+/// estimator.observe(&Observation {
+///     place,
+///     subscriber: Id(7),
+///     slot: 40,
+///     arm,
+///     probability: decision.probability(arm),
+///     bytes: 120_000,
+///     connect_rtt: 0.031,
+///     completion: 0.4,
+/// })?;
+/// // Some time after the slot.
+/// estimator.close(40);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// Tell it of every transfer that ends ([`observe`](Estimator::observe)) and of the end of every slot
 /// ([`close`](Estimator::close)), and ask what to do with new ones ([`decision`](Estimator::decision)). What it answers
@@ -126,8 +154,12 @@ impl Estimator {
         }
         let key = (observation.place, observation.subscriber);
         let is_known = |slot: &Slot| slot.clusters.contains_key(&key);
-        let is_new = !self.open.get(&observation.slot).is_some_and(is_known);
-        if is_new && self.clusters >= self.settings.max_clusters {
+        let open = self.open.get(&observation.slot);
+        let is_too_many = match open {
+            Some(slot) => !is_known(slot) && self.clusters >= self.settings.max_clusters,
+            None => self.open.len() >= MAX_OPEN || self.clusters >= self.settings.max_clusters,
+        };
+        if is_too_many {
             return Taken::Full;
         }
         let baseline = self.baseline(observation.place);
@@ -247,7 +279,8 @@ impl Estimator {
         }
     }
 
-    /// What to do with new transfers of a place.
+    /// What to do with new transfers of a place. To be asked once for a subscriber and slot, and kept for what the subscriber
+    /// begins there in that slot.
     pub fn decision(&self, place: Place) -> Decision {
         if let Some(&arm) = Unit::around(place).iter().find_map(|unit| self.pins.get(unit)) {
             return Decision::pinned(arm);

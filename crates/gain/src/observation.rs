@@ -109,7 +109,7 @@ pub struct Observation {
     pub slot: u64,
     /// What was done with it.
     pub arm: Arm,
-    /// The probability with which it was given this arm, above 0 and below 1.
+    /// The probability with which it was given this arm: 0.0001 to 0.9999.
     pub probability: f64,
     /// Payload, both ways, in bytes.
     pub bytes: u64,
@@ -124,8 +124,8 @@ pub struct Observation {
 /// Why an [`Observation`] is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum Refused {
-    /// The probability is none, or leaves no other arm to compare with.
-    #[error("a transfer's arm with probability {0}: must be above 0 and below 1")]
+    /// The probability is none, or leaves next to no other arm to compare with.
+    #[error("a transfer's arm with probability {0}: must be 0.0001 to 0.9999")]
     Probability(f64),
     /// The round trip is no time.
     #[error("a transfer with a round trip of {0} s: must be above 0 and finite")]
@@ -140,7 +140,7 @@ impl Observation {
     /// When no such transfer can have been.
     pub fn check(&self) -> Result<(), Refused> {
         let is_time = |seconds: f64| seconds.is_finite() && seconds > 0.0;
-        if !(0.0 < self.probability && self.probability < 1.0) {
+        if !(1e-4..=1.0 - 1e-4).contains(&self.probability) {
             return Err(Refused::Probability(self.probability));
         }
         if !is_time(self.connect_rtt) {

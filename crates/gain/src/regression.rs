@@ -65,7 +65,8 @@ impl Moments {
         for (at, row) in matrix.iter_mut().enumerate() {
             row[at] += RIDGE[at];
         }
-        solve(matrix, self.outcomes).map(Fit)
+        let is_finite = |solution: &[f64; FEATURES]| solution.iter().all(|one| one.is_finite());
+        solve(matrix, self.outcomes).filter(is_finite).map(Fit)
     }
 
     pub(crate) fn is_sane(&self) -> bool {

@@ -44,6 +44,9 @@ pub struct OutOfRange {
     pub bound: f64,
 }
 
+/// Less cannot be divided by.
+const LEAST_WEIGHT: f64 = 1e-9;
+
 /// A confidence sequence for the weighted mean of bounded scores: bounds that hold at all times at once, so that
 /// whoever looks after every score, and stops when it suits, is as seldom wrong as promised.
 ///
@@ -64,7 +67,8 @@ impl Sequence {
     /// # Errors
     /// When the score is none; nothing changes then.
     pub fn add(&mut self, value: f64, weight: f64, bound: f64) -> Result<(), OutOfRange> {
-        let is_fine = value.abs() <= bound && bound <= 1.0 && 0.0 < weight && weight <= 1.0;
+        let is_fine =
+            value.abs() <= bound && bound <= 1.0 && (LEAST_WEIGHT..=1.0).contains(&weight);
         if !is_fine {
             return Err(OutOfRange { value, weight, bound });
         }
@@ -119,8 +123,10 @@ impl Sequence {
 
     /// Whether one could have come of scores, which matters where it was read.
     pub(crate) fn is_sane(&self) -> bool {
-        let parts = [self.weight, self.sum, self.squares];
-        parts.iter().all(|part| part.is_finite()) && self.weight >= 0.0 && self.squares >= 0.0
+        // Each score adds one at most to any of them.
+        let most = self.count as f64;
+        let is_weight = self.weight == 0.0 || (LEAST_WEIGHT..=most).contains(&self.weight);
+        is_weight && self.sum.abs() <= most && (0.0..=most).contains(&self.squares)
     }
 }
 
@@ -162,6 +168,7 @@ mod tests {
             (f64::INFINITY, 1.0, 1.0),
             (0.5, f64::NAN, 1.0),
             (0.5, 0.0, 1.0),
+            (0.5, 1e-10, 1.0),
             (0.5, 1.1, 1.0),
             (0.5, 1.0, f64::NAN),
             (0.5, 1.0, 0.4),

@@ -10,10 +10,9 @@ pub struct Settings {
     pub error: f64,
     /// How much slower splitting may be for all that is known, where it is taken for fine; above 0, at most 1.
     pub margin: f64,
-    /// The share of transfers that are not split where splitting is fine, so that harm is noticed; above 0, at most
-    /// 1/4.
+    /// The share of transfers that are not split where splitting is fine, so that harm is noticed; 0.001 to 1/4.
     pub holdout: f64,
-    /// The share of transfers that are split where splitting harms, so that its end is noticed; above 0, at most 1/4.
+    /// The share of transfers that are split where splitting harms, so that its end is noticed; 0.001 to 1/4.
     pub explore: f64,
     /// The share that are not split where that it is fine is only known of what is around; at least `holdout`, at most
     /// 1/4. Becomes `holdout` as more is known.
@@ -64,12 +63,12 @@ impl Settings {
     /// # Errors
     /// For the first one that is outside its range.
     pub fn check(&self) -> Result<(), SettingsError> {
-        let is_share = |share: f64| 0.0 < share && share <= 0.25;
+        let is_share = |share: f64| (0.001..=0.25).contains(&share);
         let all = [
             ("error", self.error, 0.0 < self.error && self.error < 0.5, "above 0 and below 0.5"),
             ("margin", self.margin, 0.0 < self.margin && self.margin <= 1.0, "above 0, at most 1"),
-            ("holdout", self.holdout, is_share(self.holdout), "above 0, at most 0.25"),
-            ("explore", self.explore, is_share(self.explore), "above 0, at most 0.25"),
+            ("holdout", self.holdout, is_share(self.holdout), "0.001 to 0.25"),
+            ("explore", self.explore, is_share(self.explore), "0.001 to 0.25"),
             (
                 "learning",
                 self.learning,

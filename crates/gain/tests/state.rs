@@ -154,7 +154,7 @@ fn some(slot: u64, arm: Arm) -> Observation {
 fn what_cannot_have_been_is_refused_by_name() {
     let mut estimator = Estimator::new(Settings::default()).unwrap();
     let fine = some(1, Arm::Split);
-    for probability in [0.0, 1.0, -0.5, f64::NAN, f64::INFINITY] {
+    for probability in [0.0, 1.0, 1e-300, -0.5, f64::NAN, f64::INFINITY] {
         let refused = estimator.observe(&Observation { probability, ..fine });
         assert!(matches!(refused, Err(Refused::Probability(_))), "{refused:?}");
     }
@@ -164,7 +164,7 @@ fn what_cannot_have_been_is_refused_by_name() {
         let refused = estimator.observe(&Observation { completion: time, ..fine });
         assert!(matches!(refused, Err(Refused::Completion(_))), "{refused:?}");
     }
-    assert_eq!(estimator.counts().refused, 13);
+    assert_eq!(estimator.counts().refused, 14);
     assert_eq!(estimator.estimates().count(), 0);
     let error = estimator.observe(&Observation { completion: f64::NAN, ..fine }).unwrap_err();
     assert_eq!(error.to_string(), "a transfer that took NaN s: must be above 0 and finite");
@@ -204,6 +204,11 @@ fn memory_has_limits() {
     assert!(estimator.counts().without_unit > 0);
     estimator.forget(1_000);
     assert_eq!(estimator.estimates().count(), 0);
+    // Slots that nobody closes.
+    let mut estimator = Estimator::new(Settings::default()).unwrap();
+    let mut taken = (0..1_001).map(|slot| estimator.observe(&some(slot, Arm::Split)).unwrap());
+    assert!(taken.by_ref().take(1_000).all(|taken| taken == Taken::Learned));
+    assert_eq!(taken.next(), Some(Taken::Full));
 }
 
 #[test]
@@ -244,8 +249,10 @@ fn a_state_is_readable_and_a_broken_one_is_refused() {
     assert_eq!(newer.to_string(), "a state of version 2: must be 1");
     let at = text.find("squares = ").unwrap();
     let end = at + text[at..].find('\n').unwrap();
-    let broken = format!("{}squares = nan{}", &text[..at], &text[end..]);
-    assert!(matches!(restore(&broken), Err(StateError::Unit(_))));
+    for squares in ["nan", "-1.0", "1e300"] {
+        let broken = format!("{}squares = {squares}{}", &text[..at], &text[end..]);
+        assert!(matches!(restore(&broken), Err(StateError::Unit(_))), "{squares}");
+    }
     assert!(toml::from_str::<State>(&format!("colour = 1\n{text}")).is_err());
 }
 
