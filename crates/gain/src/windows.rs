@@ -113,27 +113,28 @@ impl Windows {
     pub(crate) fn settle(&mut self, mixture: &Mixture, error: f64) -> (Interval, bool) {
         let mut has_changed = false;
         // Each change leaves fewer windows that are not copies.
-        while let Some(recent) = self.youngest_that_disagrees(mixture, error) {
+        loop {
+            let intervals = self.windows.each_ref().map(|window| window.interval(mixture, error));
+            let Some(recent) = self.youngest_that_disagrees(&intervals) else {
+                // Intervals of which each two meet all meet.
+                let both = |a: Interval, b: Interval| a.and(b).unwrap_or(a);
+                return (intervals.into_iter().fold(intervals[0], both), has_changed);
+            };
             let window = self.windows[recent];
             self.older_than(window).for_each(|old| *old = window);
             has_changed = true;
         }
-        let intervals = self.windows.iter().map(|window| window.interval(mixture, error));
-        // Intervals of which each two meet all meet.
-        let common = intervals.reduce(|a, b| a.and(b).unwrap_or(a));
-        (common.unwrap_or(Interval::within(score::MOST_GAIN)), has_changed)
     }
 
     /// A window that disagrees with one that began before it, for certain or likely. Those of the longer lengths began
     /// earlier but for those begun anew lately.
-    fn youngest_that_disagrees(&self, mixture: &Mixture, error: f64) -> Option<usize> {
+    fn youngest_that_disagrees(&self, intervals: &[Interval; WINDOWS]) -> Option<usize> {
         let weight = |at: usize| self.windows[at].sequence.weight();
-        let intervals = self.windows.each_ref().map(|window| window.interval(mixture, error));
         let disagrees = |&young: &usize| {
-            let certainly = |&old: &usize| {
+            let certainly = |old: usize| {
                 weight(old) > weight(young) && intervals[old].and(intervals[young]).is_none()
             };
-            (0..WINDOWS).any(|old| certainly(&old)) || self.seems_other(young)
+            (0..WINDOWS).any(certainly) || self.seems_other(young)
         };
         (0..WINDOWS).filter(disagrees).min_by(|&a, &b| weight(a).total_cmp(&weight(b)))
     }
