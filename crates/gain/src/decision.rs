@@ -16,7 +16,8 @@ pub struct Estimate {
     /// The best guess: the unit's own mean, drawn towards what is around it the more the less there is; within
     /// `interval`.
     pub gain: f64,
-    /// Where the gain is by the unit's own scores alone, at all times together but for [`Settings::error`].
+    /// Where the gain is by the unit's own scores alone, at all times together but for [`Settings::error`]. Each bound
+    /// holds of the mean gain over a span of time that ends now, which need not be the same for both.
     pub interval: Interval,
     /// The weight of its own scores. A subscriber's transfers in one slot weigh 1 where half are split, less where one
     /// arm is rare.

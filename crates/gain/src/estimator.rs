@@ -279,8 +279,8 @@ impl Estimator {
         }
     }
 
-    /// What to do with new transfers of a place. To be asked once for a subscriber and slot, and kept for what the subscriber
-    /// begins there in that slot.
+    /// What to do with new transfers of a place. To be asked once for a subscriber and slot, and kept for what the
+    /// subscriber begins there in that slot.
     pub fn decision(&self, place: Place) -> Decision {
         if let Some(&arm) = Unit::around(place).iter().find_map(|unit| self.pins.get(unit)) {
             return Decision::pinned(arm);

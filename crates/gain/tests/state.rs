@@ -14,7 +14,7 @@ fn observation() -> impl Strategy<Value = Observation> {
     let number = prop_oneof![
         8 => 1e-3..10.0f64,
         1 => any::<f64>(),
-        1 => prop::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0, f64::MIN_POSITIVE, f64::MAX]),
+        1 => prop::sample::select(vec![f64::NAN, f64::INFINITY, -f64::INFINITY, 0.0, -1.0, 1e-308, f64::MAX]),
     ];
     let probability = prop_oneof![8 => 0.01..0.99f64, 1 => any::<f64>(), 1 => Just(1.0)];
     let place = (0..3u64, 0..12u64).prop_map(|(group, service)| place(group, service));
