@@ -33,7 +33,8 @@ impl Interval {
 /// A value that no [`Sequence`] may be told.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error(
-    "a score of {value} at weight {weight} and bound {bound}: must be finite, at most the bound (0 to 1), and the weight above 0 and at most 1"
+    "a score of {value} at weight {weight} and bound {bound}: must be within the bound, the bound at most 1, \
+     the weight 1e-9 to 1"
 )]
 pub struct OutOfRange {
     /// The score.
