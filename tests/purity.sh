@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-pure="units path cc reordering tcp sim split scenario apps report observe assist-proto"
+pure="units path cc reordering tcp sim split scenario apps report observe assist-proto gain"
 failed=0
 
 for crate in $pure; do
