@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result, anyhow};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, WirePacket};
+use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, Tap, WirePacket};
 use midspan_path::Traces;
 use midspan_scenario::record::Variant;
 use midspan_scenario::{CellSpec, Host, Place};
@@ -83,6 +83,21 @@ impl Topology {
         seed: u64,
         backend: Backend,
     ) -> Result<Self> {
+        Topology::tapped(spec, variant, traces, seed, backend, [None, None])
+    }
+
+    /// The same, with somebody to be told of the packets on the access link and on the wide area.
+    ///
+    /// # Errors
+    /// As [`Topology::build`].
+    pub(crate) fn tapped(
+        spec: &CellSpec,
+        variant: Variant,
+        traces: &Traces,
+        seed: u64,
+        backend: Backend,
+        taps: [Option<Tap>; 2],
+    ) -> Result<Self> {
         let host = || Netns::create().context("cannot create a network namespace");
         let (ue, mec, server) = (host()?, host()?, host()?);
         for (netns, settings, router) in [
@@ -92,7 +107,7 @@ impl Topology {
         ] {
             apply(netns, settings, router)?;
         }
-        let link = |name: &str, left: &Netns, right: &Netns, shortest_rtt: Span| {
+        let link = |name: &str, left: &Netns, right: &Netns, shortest_rtt: Span, tap| {
             let port = |netns: &Netns| PortConfig {
                 netns: netns.clone(),
                 interface: name.to_owned(),
@@ -104,6 +119,7 @@ impl Topology {
                 left: port(left),
                 right: port(right),
                 shortest_rtt,
+                tap,
             }
         };
         let elements = midspan_path::Path::new(
@@ -114,8 +130,9 @@ impl Topology {
         let [access, wide]: [midspan_path::Link<WirePacket>; 2] =
             elements.links.try_into().map_err(|_| anyhow!("a path of two links has two links"))?;
         let rtts = ShortestRtts::of(spec, variant);
-        let access = midspan_emu::start(link("access", &ue, &mec, rtts.access), access)?;
-        let wide = midspan_emu::start(link("wide", &mec, &server, rtts.wide), wide)?;
+        let [near, far] = taps;
+        let access = midspan_emu::start(link("access", &ue, &mec, rtts.access, near), access)?;
+        let wide = midspan_emu::start(link("wide", &mec, &server, rtts.wide, far), wide)?;
         let hosts = &spec.hosts;
         let (on_ue, on_server) = (tcp(&hosts.ue), tcp(&hosts.server));
         let on_mec = match variant {

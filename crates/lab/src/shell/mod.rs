@@ -1,0 +1,288 @@
+//! The emulated network of a run around programs of the user's: what `midspan lab shell` does.
+//!
+//! It is [`crate::topology`] with the same links and, where it is asked for, the same relay. Programs that the user names run
+//! on its hosts in place of a workload.
+
+mod capture;
+mod held;
+mod host;
+mod listening;
+mod log;
+mod running;
+mod way;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use midspan_emu::{Backend, Report};
+use midspan_path::Traces;
+use midspan_scenario::record::Variant;
+use midspan_scenario::{CellSpec, Scenario};
+use midspan_sys::netns::Netns;
+use midspan_sys::userns::User;
+use midspan_sys::{sysctl, terminal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::capture::Captures;
+use self::held::Held;
+use self::log::Log;
+use self::running::Entry;
+use crate::controls::{self, HeldControls};
+use crate::proxy::{Proxy, last_lines};
+use crate::topology::{SERVER, ShortestRtts, Topology};
+
+pub use self::capture::Capture;
+pub use self::held::hold;
+pub use self::host::Host;
+pub use self::listening::Port;
+pub use self::running::{Running, enter, list};
+pub use self::way::Way;
+
+/// What a shell is to be.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// The path, the hosts and the relay. Its workload is not run.
+    pub spec: &'a CellSpec,
+    /// What stands on the MEC.
+    pub variant: Variant,
+    /// The traces that the path names.
+    pub traces: &'a Traces,
+    /// Where the path's randomness comes from.
+    pub seed: u64,
+    /// Where the path is from, if from a scenario: its congestion controls of ours are loaded.
+    pub scenario: Option<&'a Scenario>,
+    /// What the path is, in a few words.
+    pub title: &'a str,
+    /// This program: the relay is its command, and so is what starts programs.
+    pub midspan: &'a Path,
+    /// Who the user is on the machine, if this process is root of a user namespace alone.
+    pub user: Option<User>,
+    /// Whether programs are to be root of the namespaces all the same.
+    pub as_root: bool,
+    /// Commands, as a POSIX shell reads them, that run on the server for as long as the shell does.
+    pub servers: &'a [String],
+    /// What packets to keep.
+    pub capture: Option<&'a Capture>,
+    /// Where to write what links do.
+    pub log: Option<&'a Path>,
+}
+
+/// A network into which programs can be started.
+#[derive(Debug)]
+pub struct Shell<'a> {
+    plan: Plan<'a>,
+    servers: Vec<Server>,
+    relay: Option<Proxy>,
+    log: Option<Log>,
+    captures: Captures,
+    topology: Arc<Topology>,
+    _controls: Option<HeldControls>,
+}
+
+/// A command that runs on the server.
+#[derive(Debug)]
+struct Server {
+    command: String,
+    held: Held,
+    /// What it says.
+    said: File,
+    ports: Vec<Port>,
+}
+
+/// How long a server may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the relay could have, as far as it depends on the machine and the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RelayState {
+    /// Whether BPF steers connections to it, and not nftables.
+    pub by_bpf: bool,
+    /// Whether the leg towards the UE has the congestion control of ours that it has by default.
+    pub own_control: bool,
+}
+
+impl<'a> Shell<'a> {
+    /// Makes the network, starts the relay and the servers, and waits until they are ready.
+    ///
+    /// # Errors
+    /// What the system does not allow, a file that cannot be written, a server that ends at once.
+    pub fn open(plan: Plan<'a>) -> Result<Shell<'a>> {
+        let controls = plan.scenario.map(controls::hold).transpose()?;
+        let (captures, taps) = Captures::start(plan.capture)?;
+        let backend = Backend::available();
+        let Plan { spec, variant, traces, seed, .. } = plan;
+        let topology = Topology::tapped(spec, variant, traces, seed, backend, taps)?;
+        let groups = if plan.user.is_some() { "0 0" } else { "0 2147483647" };
+        for netns in hosts(&topology) {
+            // Lets everybody ping. A kernel that does not know it has no such sockets.
+            let _ = netns.run(|| sysctl::set("net.ipv4.ping_group_range", groups))?;
+        }
+        let relay = Proxy::start(variant, &topology.mec, spec, SERVER.v4, plan.midspan)?;
+        let topology = Arc::new(topology);
+        let mut shell = Shell {
+            servers: Vec::new(),
+            relay,
+            log: None,
+            captures,
+            topology,
+            _controls: controls,
+            plan,
+        };
+        for command in shell.plan.servers {
+            let server = shell.serve(command)?;
+            shell.servers.push(server);
+        }
+        shell.topology.restart_statistics();
+        let log = |path| Log::start(path, shell.topology.clone());
+        shell.log = shell.plan.log.map(log).transpose()?;
+        Ok(shell)
+    }
+
+    /// Starts a command on the server, and waits until it listens.
+    fn serve(&self, text: &str) -> Result<Server> {
+        let said = tempfile::tempfile()?;
+        let (output, errors) = (said.try_clone()?, said.try_clone()?);
+        let program = ["sh", "-c", text].map(OsString::from);
+        let before = self.listening()?;
+        let held = self.start(Host::Server, &program, |command| {
+            // Not in the group that the terminal's signals go to: it is to outlive a Ctrl-C.
+            command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        })?;
+        let mut server = Server { command: text.to_owned(), held, said, ports: Vec::new() };
+        let deadline = Instant::now() + PATIENCE;
+        while server.ports.is_empty() && Instant::now() < deadline {
+            server.check()?;
+            server.ports = self.listening()?.difference(&before).cloned().collect();
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+
+    fn listening(&self) -> Result<BTreeSet<Port>> {
+        Ok(self.topology.server.run(listening::ports)?)
+    }
+
+    fn start(
+        &self,
+        host: Host,
+        program: &[OsString],
+        prepare: impl FnOnce(&mut std::process::Command),
+    ) -> Result<Held> {
+        let plan = &self.plan;
+        let netns = hosts(&self.topology)[host as usize];
+        let user = plan.user.filter(|_| !plan.as_root);
+        Held::start(plan.midspan, netns, user, program, |command| {
+            command.envs(host.environment(plan.title));
+            prepare(command);
+        })
+    }
+
+    /// What the relay could have; none without one.
+    pub fn relay(&self) -> Option<RelayState> {
+        let said = self.relay.as_ref()?.everything_said();
+        Some(RelayState {
+            by_bpf: !said.contains("nftables steers"),
+            own_control: !said.contains("the client's leg has the kernel's congestion control"),
+        })
+    }
+
+    /// The servers' commands, and the ports on which each listens: none if it did not in time.
+    pub fn servers(&self) -> impl Iterator<Item = (&str, &[Port])> {
+        self.servers.iter().map(|server| (&*server.command, &*server.ports))
+    }
+
+    /// Runs a program on the UE until it ends, which is answered as shells number it. What this process is told to end by
+    /// (SIGTERM, SIGHUP) is passed on to it. Second terminals find the shell meanwhile.
+    ///
+    /// # Errors
+    /// When it cannot be started, or a server or the relay has ended before it.
+    pub fn run(&mut self, program: &[OsString]) -> Result<u8> {
+        let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
+        let told = signals.handle();
+        let held = self.start(Host::Ue, program, |_| {})?;
+        let pid = held.pid();
+        let entry = Entry::write(self.plan.title, pid, self.plan.user, hosts(&self.topology));
+        if let Err(error) = &entry {
+            eprintln!("midspan: `midspan lab enter` will not find this shell: {error:#}");
+        }
+        let status = thread::scope(|scope| {
+            scope.spawn(move || {
+                for signal in signals.forever().filter(|signal| [SIGTERM, SIGHUP].contains(signal))
+                {
+                    Held::signal(pid, signal);
+                }
+            });
+            let status = held.wait();
+            told.close();
+            status
+        });
+        terminal::take_back();
+        let status = status?;
+        self.relay.as_mut().map_or(Ok(()), Proxy::check)?;
+        self.servers.iter_mut().try_for_each(Server::check)?;
+        Ok(status)
+    }
+
+    /// Ends everything. What is to be said of it, in lines: whether the links did as they were told comes first.
+    pub fn close(self) -> Vec<String> {
+        let Shell { plan, servers, relay, log, captures, topology, _controls } = self;
+        let reports = topology.reports();
+        let rtts = ShortestRtts::of(plan.spec, plan.variant);
+        let mut said = vec![match reports.distrust(rtts) {
+            Some(reason) => format!("do not trust figures of this shell: {reason}"),
+            None => format!(
+                "links were punctual: {}; {}",
+                punctuality(&reports.access, rtts.access),
+                punctuality(&reports.wide, rtts.wide)
+            ),
+        }];
+        drop((servers, relay));
+        said.extend(log.and_then(Log::finish));
+        // Captures are complete when the links are gone.
+        drop(topology);
+        said.extend(captures.finish());
+        said
+    }
+}
+
+impl Server {
+    /// Looks whether it still runs.
+    fn check(&mut self) -> Result<()> {
+        let Some(status) = self.held.try_wait()? else { return Ok(()) };
+        let said = last_lines(&self.said);
+        let said = if said.is_empty() { "nothing".to_owned() } else { said };
+        bail!("the server `{}` ended with {status}, and said: {said}", self.command)
+    }
+}
+
+/// In the order of [`Host::ALL`].
+fn hosts(topology: &Topology) -> [&Netns; 3] {
+    [&topology.ue, &topology.mec, &topology.server]
+}
+
+fn punctuality(report: &Report, rtt: midspan_units::Span) -> String {
+    match report.lateness.count {
+        0 => format!("nothing crossed {}", report.name),
+        _ => format!(
+            "{}: 1 % of packets left {} us late or more, of {} us that may be",
+            report.name,
+            report.lateness.p99.as_micros(),
+            rtt.as_micros() / 10
+        ),
+    }
+}
+
+/// What runs where none is named: the user's shell.
+pub fn users_shell() -> Vec<OsString> {
+    let named = std::env::var_os("SHELL").filter(|shell| PathBuf::from(shell).is_absolute());
+    vec![named.unwrap_or_else(|| "/bin/sh".into())]
+}
