@@ -4,6 +4,7 @@
 //! force, the kernel kills whatever the program has left running.
 
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -132,7 +133,8 @@ pub(crate) fn command(program: &[OsString], user: Option<User>) -> Command {
 /// Starts a program and waits for its end, which it answers as shells number it. What the terminal tells everybody (Ctrl-C) is
 /// the program's to act upon; what this process alone is told to end by is passed on to it.
 pub(crate) fn run_to_end(mut command: Command) -> Result<u8> {
-    let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD])?;
+    let told = heeded([SIGINT, SIGQUIT, SIGTERM, SIGHUP]);
+    let mut signals = Signals::new(told.into_iter().chain([SIGCHLD]))?;
     let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
@@ -154,6 +156,14 @@ pub(crate) fn run_to_end(mut command: Command) -> Result<u8> {
             }
         }
     }
+}
+
+/// Those of the signals that are not ignored already, as after `nohup`: these stay so, for the program too.
+pub(crate) fn heeded(signals: [i32; 4]) -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    signals.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 }
 
 fn ending(status: WaitStatus) -> u8 {

@@ -29,14 +29,16 @@ use midspan_scenario::{CellSpec, Scenario};
 use midspan_sys::netns::Netns;
 use midspan_sys::userns::User;
 use midspan_sys::{sysctl, terminal};
+use midspan_units::Span;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::capture::Captures;
-use self::held::Held;
+use self::held::{Held, heeded};
 use self::log::Log;
 use self::running::Entry;
 use crate::controls::{self, HeldControls};
+use crate::links::LinkReports;
 use crate::proxy::{Proxy, last_lines};
 use crate::topology::{SERVER, ShortestRtts, Topology};
 
@@ -204,9 +206,9 @@ impl<'a> Shell<'a> {
     /// (SIGTERM, SIGHUP) is passed on to it. Second terminals find the shell meanwhile.
     ///
     /// # Errors
-    /// When it cannot be started, or a server or the relay has ended before it.
+    /// When what starts it cannot be started.
     pub fn run(&mut self, program: &[OsString]) -> Result<u8> {
-        let mut signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP])?;
+        let mut signals = Signals::new(heeded([SIGINT, SIGQUIT, SIGTERM, SIGHUP]))?;
         let told = signals.handle();
         let held = self.start(Host::Ue, program, |_| {})?;
         let pid = held.pid();
@@ -226,32 +228,34 @@ impl<'a> Shell<'a> {
             status
         });
         terminal::take_back();
-        let status = status?;
-        self.relay.as_mut().map_or(Ok(()), Proxy::check)?;
-        self.servers.iter_mut().try_for_each(Server::check)?;
-        Ok(status)
+        status
     }
 
-    /// Ends everything. What is to be said of it, in lines: whether the links did as they were told comes first.
-    pub fn close(self) -> Vec<String> {
-        let Shell { plan, servers, relay, log, captures, topology, _controls } = self;
-        let reports = topology.reports();
-        let rtts = ShortestRtts::of(plan.spec, plan.variant);
-        let mut said = vec![match reports.distrust(rtts) {
-            Some(reason) => format!("do not trust figures of this shell: {reason}"),
-            None => format!(
-                "links were punctual: {}; {}",
-                punctuality(&reports.access, rtts.access),
-                punctuality(&reports.wide, rtts.wide)
-            ),
-        }];
+    /// Ends everything, and says how it was.
+    pub fn close(mut self) -> Ending {
+        let reports = self.topology.reports();
+        let rtts = ShortestRtts::of(self.plan.spec, self.plan.variant);
+        let mut faults = Vec::new();
+        faults.extend(self.relay.as_mut().and_then(|relay| relay.check().err()).map(in_words));
+        let ended = self.servers.iter_mut().filter_map(|server| server.check().err());
+        faults.extend(ended.map(in_words));
+        faults.extend(self.log.take().and_then(Log::finish));
+        let Shell { servers, relay, captures, topology, .. } = self;
         drop((servers, relay));
-        said.extend(log.and_then(Log::finish));
         // Captures are complete when the links are gone.
         drop(topology);
-        said.extend(captures.finish());
-        said
+        faults.extend(captures.finish());
+        Ending { links: punctuality(&reports, rtts), faults }
     }
+}
+
+/// How a shell was.
+#[derive(Debug)]
+pub struct Ending {
+    /// How late packets left, or, as an error, why figures of this shell are not to be trusted: the lab's own criterion.
+    pub links: Result<String, String>,
+    /// What else went wrong, in a line each.
+    pub faults: Vec<String>,
 }
 
 impl Server {
@@ -269,16 +273,20 @@ fn hosts(topology: &Topology) -> [&Netns; 3] {
     [&topology.ue, &topology.mec, &topology.server]
 }
 
-fn punctuality(report: &Report, rtt: midspan_units::Span) -> String {
-    match report.lateness.count {
-        0 => format!("nothing crossed {}", report.name),
-        _ => format!(
-            "{}: 1 % of packets left {} us late or more, of {} us that may be",
-            report.name,
-            report.lateness.p99.as_micros(),
-            rtt.as_micros() / 10
-        ),
+fn punctuality(reports: &LinkReports, rtts: ShortestRtts) -> Result<String, String> {
+    if let Some(reason) = reports.distrust(rtts) {
+        return Err(reason);
     }
+    let of = |report: &Report, rtt: Span| {
+        let late = report.lateness.p99.as_micros();
+        format!("{late} us ({}, where {} us may be)", report.name, rtt.as_micros() / 10)
+    };
+    let (access, wide) = (of(&reports.access, rtts.access), of(&reports.wide, rtts.wide));
+    Ok(format!("1 % of packets left late by {access} and {wide} or more"))
+}
+
+fn in_words(error: anyhow::Error) -> String {
+    format!("{error:#}").replace('\n', " ")
 }
 
 /// What runs where none is named: the user's shell.

@@ -173,12 +173,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         );
     }
     let status = shell.run(&program(&arguments.command));
-    let mut said = shell.close();
-    if arguments.quiet && said.first().is_some_and(|line| line.starts_with("links were punctual")) {
-        said.remove(0);
+    let ending = shell.close();
+    match ending.links {
+        Ok(_) if arguments.quiet => {}
+        Ok(how) => eprintln!("midspan: links were punctual: {how}"),
+        Err(why) => eprintln!("midspan: do not trust figures of this shell: {why}"),
     }
-    for line in said {
-        eprintln!("midspan: {line}");
+    for fault in ending.faults {
+        eprintln!("midspan: {fault}");
     }
     Ok(ExitCode::from(status?))
 }
@@ -196,15 +198,20 @@ fn banner(chosen: &Around, shell: &Shell<'_>) -> Vec<String> {
     lines.push(match shell.relay() {
         None => "no relay".to_owned(),
         Some(state) => {
-            let steered = if state.by_bpf { "BPF" } else { "nftables, as BPF is not to be had" };
+            let steered = match state.by_bpf {
+                true => "BPF",
+                false => "nftables (BPF cannot be had here)",
+            };
             let relay = &chosen.spec.relay;
             let is_named = relay.client_leg.congestion_control.is_some();
             let wanted = relay.client_control();
             let control = match state.own_control || is_named {
-                true => wanted.to_owned(),
-                false => format!("the kernel's congestion control, as {wanted} cannot be loaded,"),
+                true => format!("{wanted} towards the UE"),
+                false => {
+                    format!("the kernel's control towards the UE ({wanted} cannot be had here)")
+                }
             };
-            format!("relay {near} from the UE: steered by {steered}; {control} towards the UE")
+            format!("relay {near} from the UE, steered by {steered}, {control}")
         }
     });
     if chosen.spec.assist.is_some() {
