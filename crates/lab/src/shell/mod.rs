@@ -279,10 +279,14 @@ fn punctuality(reports: &LinkReports, rtts: ShortestRtts) -> Result<String, Stri
     }
     let of = |report: &Report, rtt: Span| {
         let late = report.lateness.p99.as_micros();
-        format!("{late} us ({}, where {} us may be)", report.name, rtt.as_micros() / 10)
+        format!(
+            "{late} us late or more on {} (up to {} us may be)",
+            report.name,
+            rtt.as_micros() / 10
+        )
     };
     let (access, wide) = (of(&reports.access, rtts.access), of(&reports.wide, rtts.wide));
-    Ok(format!("1 % of packets left late by {access} and {wide} or more"))
+    Ok(format!("1 % of packets left {access}, {wide}"))
 }
 
 fn in_words(error: anyhow::Error) -> String {

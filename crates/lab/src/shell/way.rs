@@ -49,7 +49,8 @@ impl Way {
             rate.into_iter().chain(loss).chain(delay(near)).collect()
         };
         let access = LinkSpec { up: radio(self.up), down: radio(self.down) };
-        access.check().map_err(|error| error.to_string())?;
+        // Where it is says nothing to who gave options.
+        access.check().map_err(|error| error.problem)?;
         let wide = LinkSpec { up: delay(far).collect(), down: delay(far).collect() };
         Ok(CellSpec {
             path: Path { access, wide },

@@ -32,22 +32,27 @@ impl Chosen {
             let refused = |what: String| BadInput::because(format!("--set {key}: {what}"));
             let label = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let axis = scenario.axes.iter().find(|axis| axis.name == *key);
-            match axis {
-                Some(axis) if axis.points.contains(&label) => {
-                    labels.insert(key.clone(), label);
+            let point = axis.and_then(|axis| axis.points.iter().find(|point| same(point, &label)));
+            match (axis, point) {
+                (Some(_), Some(point)) => {
+                    labels.insert(key.clone(), point.clone());
                     continue;
                 }
-                Some(_) => {
+                // What a value means is in the point's table.
+                (Some(axis), None) if has_tables(&table, key) => {
+                    let points = axis.points.join(", ");
+                    return Err(refused(format!("no point `{label}`; the axis has {points}")));
+                }
+                (Some(_), None) => {
                     put(&mut table, &format!("sweep.{key}"), vec![value.clone()].into())
                         .map_err(refused)?;
                     labels.insert(key.clone(), label);
                 }
-                None => put(&mut table, key, value.clone()).map_err(refused)?,
+                (None, _) => put(&mut table, key, value.clone()).map_err(refused)?,
             }
             ASIDE.iter().for_each(|name| drop(table.remove(*name)));
             let changed = toml::to_string(&table)?;
-            scenario = Scenario::parse(&changed, file)
-                .map_err(|error| refused(axis_or(&error.what, axis)))?;
+            scenario = Scenario::parse(&changed, file).map_err(|error| refused(error.what))?;
         }
         let has =
             |cell: &&Cell| labels.iter().all(|(axis, label)| cell.labels.get(axis) == Some(label));
@@ -66,12 +71,16 @@ impl Chosen {
     }
 }
 
-/// What is wrong with a value; of an axis, also what labels it has.
-fn axis_or(what: &str, axis: Option<&midspan_scenario::Axis>) -> String {
-    match axis {
-        None => what.to_owned(),
-        Some(axis) => format!("{what}; the axis has {}", axis.points.join(", ")),
-    }
+/// Whether they are the same but for spaces: `1%` is `1 %`.
+fn same(label: &str, other: &str) -> bool {
+    let letters = |text: &str| text.replace(' ', "");
+    letters(label) == letters(other)
+}
+
+/// Whether an axis' points are of several values each.
+fn has_tables(scenario: &Table, axis: &str) -> bool {
+    let points = scenario.get("sweep").and_then(|sweep| sweep.get(axis));
+    points.and_then(Value::as_array).is_some_and(|points| points.iter().any(Value::is_table))
 }
 
 #[cfg(test)]
@@ -110,7 +119,7 @@ mod tests {
     fn points_values_and_keys_can_be_set() {
         assert_eq!(chosen(&[]).unwrap().title(), "a-path, at near, loss 0 %, rtt 11 ms");
         assert_eq!(
-            chosen(&["loss=1 %", "at=far"]).unwrap().title(),
+            chosen(&["loss=1%", "at=far"]).unwrap().title(),
             "a-path, at far, loss 1 %, rtt 15 ms"
         );
         let other = chosen(&["loss=3 %", "hosts.ue.congestion_control=reno", "at=far"]).unwrap();
