@@ -43,9 +43,9 @@ impl Log {
                 let waited = until.recv_timeout(EVERY);
                 let reports = topology.reports();
                 let now = begun.elapsed();
-                let text = [("access", &reports.access), ("wide", &reports.wide)]
-                    .map(|(link, report)| lines.of(now, link, report));
-                file.write_all(text.concat().as_bytes())?;
+                let links = std::iter::once(&reports.access).chain(&reports.wide);
+                let text: String = links.map(|report| lines.of(now, report)).collect();
+                file.write_all(text.as_bytes())?;
                 if waited != Err(RecvTimeoutError::Timeout) {
                     return Ok(());
                 }
@@ -67,12 +67,12 @@ impl Log {
 struct Lines(Vec<(String, Counters, Times)>);
 
 impl Lines {
-    fn of(&mut self, now: Duration, link: &str, report: &Report) -> String {
+    fn of(&mut self, now: Duration, report: &Report) -> String {
         let up = (&report.up, &report.up_delays, report.up_waiting);
         let down = (&report.down, &report.down_delays, report.down_waiting);
         let mut text = String::new();
         for (direction, (counters, delays, waiting)) in [("up", up), ("down", down)] {
-            let name = format!("{link},{direction}");
+            let name = format!("{},{direction}", report.name);
             let known = self.0.iter().position(|(known, ..)| *known == name);
             let (before, delays_before) = match known.map(|index| self.0.swap_remove(index)) {
                 Some((_, counters, delays)) => (counters, delays),

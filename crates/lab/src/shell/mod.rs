@@ -40,7 +40,7 @@ use self::running::Entry;
 use crate::controls::{self, HeldControls};
 use crate::links::LinkReports;
 use crate::proxy::{Proxy, last_lines};
-use crate::topology::{SERVER, ShortestRtts, Topology};
+use crate::topology::{Fittings, SERVER, ShortestRtts, Topology};
 
 pub use self::capture::Capture;
 pub use self::held::hold;
@@ -122,7 +122,8 @@ impl<'a> Shell<'a> {
         let (captures, taps) = Captures::start(plan.capture)?;
         let backend = Backend::available();
         let Plan { spec, variant, traces, seed, .. } = plan;
-        let topology = Topology::tapped(spec, variant, traces, seed, backend, taps)?;
+        let fittings = Fittings { taps, cable: true };
+        let topology = Topology::fitted(spec, variant, traces, seed, backend, fittings)?;
         let groups = if plan.user.is_some() { "0 0" } else { "0 2147483647" };
         for netns in hosts(&topology) {
             // Lets everybody ping. A kernel that does not know it has no such sockets.
@@ -274,19 +275,23 @@ fn hosts(topology: &Topology) -> [&Netns; 3] {
 }
 
 fn punctuality(reports: &LinkReports, rtts: ShortestRtts) -> Result<String, String> {
-    if let Some(reason) = reports.distrust(rtts) {
+    // Without a round trip there is nothing to be late against.
+    let bound = |rtt: Span| if rtt == Span::ZERO { Span::MAX } else { rtt };
+    let bounds = ShortestRtts { access: bound(rtts.access), wide: bound(rtts.wide) };
+    if let Some(reason) = reports.distrust(bounds) {
         return Err(reason);
     }
     let of = |report: &Report, rtt: Span| {
-        let late = report.lateness.p99.as_micros();
-        format!(
-            "{late} us late or more on {} (up to {} us may be)",
-            report.name,
-            rtt.as_micros() / 10
-        )
+        let (name, late) = (&report.name, report.lateness.p99.as_micros());
+        match rtt {
+            Span::ZERO => format!("{late} us late or more on {name}"),
+            _ => format!("{late} us late or more on {name} ({} us may be)", rtt.as_micros() / 10),
+        }
     };
-    let (access, wide) = (of(&reports.access, rtts.access), of(&reports.wide, rtts.wide));
-    Ok(format!("1 % of packets left {access}, {wide}"))
+    let access = std::iter::once(of(&reports.access, rtts.access));
+    let links: Vec<String> =
+        access.chain(reports.wide.iter().map(|wide| of(wide, rtts.wide))).collect();
+    Ok(format!("1 % of packets left {}", links.join(", ")))
 }
 
 fn in_words(error: anyhow::Error) -> String {
