@@ -124,10 +124,8 @@ impl<'a> Shell<'a> {
         let Plan { spec, variant, traces, seed, .. } = plan;
         let fittings = Fittings { taps, cable: true };
         let topology = Topology::fitted(spec, variant, traces, seed, backend, fittings)?;
-        let groups = if plan.user.is_some() { "0 0" } else { "0 2147483647" };
         for netns in hosts(&topology) {
-            // Lets everybody ping. A kernel that does not know it has no such sockets.
-            let _ = netns.run(|| sysctl::set("net.ipv4.ping_group_range", groups))?;
+            netns.run(|| open_to_everybody(plan.user.is_some()))?;
         }
         let relay = Proxy::start(variant, &topology.mec, spec, SERVER.v4, plan.midspan)?;
         let topology = Arc::new(topology);
@@ -266,6 +264,18 @@ impl Server {
         let said = last_lines(&self.said);
         let said = if said.is_empty() { "nothing".to_owned() } else { said };
         bail!("the server `{}` ended with {status}, and said: {said}", self.command)
+    }
+}
+
+/// Has the calling thread's host let everybody ping and serve on every port: nobody else is on it. `mapped` says that there is
+/// one group only.
+fn open_to_everybody(mapped: bool) {
+    let groups = if mapped { "0 0" } else { "0 2147483647" };
+    for (name, value) in
+        [("net.ipv4.ping_group_range", groups), ("net.ipv4.ip_unprivileged_port_start", "0")]
+    {
+        // What a kernel does not have it does not guard by either.
+        let _ = sysctl::set(name, value);
     }
 }
 

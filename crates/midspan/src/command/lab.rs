@@ -56,7 +56,7 @@ pub(crate) enum Command {
     /// Check that recorded runs are of this program: simulated ones are made again
     Verify(recorded::Verify),
     /// Run a program, or your shell, with an emulated path between it and a server
-    Shell(shell::Arguments),
+    Shell(Box<shell::Arguments>),
     /// Run a program, or your shell, on a host of a shell that runs
     Enter(shell::Enter),
     /// What `lab shell` starts programs by
