@@ -38,6 +38,7 @@ impl Chain {
                 left: port(&hosts[index]),
                 right: port(&hosts[index + 1]),
                 shortest_rtt: midspan_path::base_rtt(specs),
+                tap: None,
             };
             Ok((config, Link::new(&specs[index], &Traces::new(), seed + index as u64)?))
         };

@@ -16,6 +16,7 @@ use crate::pace::{Pace, Processor};
 use crate::packet::WirePacket;
 use crate::port::{Backend, Monitor, Port, PortConfig};
 use crate::report::{Distribution, Report};
+use crate::tap::Tap;
 use crate::timing::{self, Scheduling};
 
 /// An emulated link: its name in reports and its two ends.
@@ -32,6 +33,8 @@ pub struct LinkConfig {
     /// The shortest round trip of the connections that will cross it: how punctual it must be. A
     /// link may save itself work by being late within a hundredth of that.
     pub shortest_rtt: Span,
+    /// Who is told of every packet that the two ends see; nobody without.
+    pub tap: Option<Tap>,
 }
 
 /// Why a link could not be started.
@@ -66,7 +69,7 @@ pub fn start(config: LinkConfig, link: Link<WirePacket>) -> Result<Emulator, Err
     let (left, left_monitor) = open(&config, &config.left)?;
     let (right, right_monitor) = open(&config, &config.right)?;
     let epoch = timing::now();
-    let running = RunningLink::new([left, right], link, epoch);
+    let running = RunningLink::new([left, right], link, epoch, config.tap);
     let thread = Thread::start(&config.name, running, config.shortest_rtt)
         .map_err(|source| Error::Thread { link: config.name.clone(), source })?;
     let monitors = [left_monitor, right_monitor];
@@ -111,6 +114,7 @@ impl Emulator {
         let [up, down] = snapshot.counters;
         let [up_delays, down_delays] = snapshot.delays;
         let [up_reads, down_reads] = snapshot.reads;
+        let [up_waiting, down_waiting] = snapshot.waiting;
         Report {
             name: self.name.clone(),
             elapsed: snapshot.elapsed,
@@ -121,6 +125,8 @@ impl Emulator {
             down,
             up_delays,
             down_delays,
+            up_waiting,
+            down_waiting,
             up_reads,
             down_reads,
             cpu: snapshot.cpu,

@@ -10,6 +10,7 @@ use crate::packet::WirePacket;
 use crate::port::{Intake, Port};
 use crate::report::{Drops, since};
 use crate::segment::{self, Refused};
+use crate::tap::{End, Tap};
 use crate::timing;
 use crate::train::Train;
 
@@ -23,6 +24,8 @@ pub(crate) struct RunningLink {
     /// Number of the last packet or super-packet taken in.
     burst: u64,
     measured: Measured,
+    /// Who is told of the packets that the ends see.
+    tap: Option<Tap>,
 }
 
 /// A port, and what is known of the way that its packets go.
@@ -61,6 +64,7 @@ pub(crate) struct Snapshot {
     pub(crate) drops: Drops,
     pub(crate) counters: [Counters; 2],
     pub(crate) delays: [Times; 2],
+    pub(crate) waiting: [u64; 2],
     pub(crate) reads: [u64; 2],
     pub(crate) failure: Option<String>,
 }
@@ -76,6 +80,7 @@ impl Snapshot {
             drops: Drops::default(),
             counters: [Counters::default(), Counters::default()],
             delays: [Times::new(), Times::new()],
+            waiting: [0, 0],
             reads: [0, 0],
             failure: Some("its thread has died".into()),
         }
@@ -85,11 +90,19 @@ impl Snapshot {
 /// Where the packets of each lane go.
 const WAYS: [Way; 2] = [Way::Up, Way::Down];
 
+/// Where the packets of each lane come from.
+const ENDS: [End; 2] = [End::Left, End::Right];
+
 /// Attempts to put a packet out when the kernel says that it has no room at present.
 const ATTEMPTS: usize = 3;
 
 impl RunningLink {
-    pub(crate) fn new(ports: [Port; 2], link: Link<WirePacket>, epoch: Time) -> RunningLink {
+    pub(crate) fn new(
+        ports: [Port; 2],
+        link: Link<WirePacket>,
+        epoch: Time,
+        tap: Option<Tap>,
+    ) -> RunningLink {
         let [left, right] = ports;
         let lane = |port| Lane {
             port,
@@ -113,6 +126,7 @@ impl RunningLink {
                 reads: [0, 0],
                 failure: None,
             },
+            tap,
         }
     }
 
@@ -135,9 +149,12 @@ impl RunningLink {
                 let came = lane.came.take().unwrap_or_else(timing::now);
                 self.burst += 1;
                 self.measured.reads[side] += 1;
-                let link = &mut self.link;
+                let (link, tap) = (&mut self.link, &self.tap);
                 let at = Time::ZERO + came.since(self.epoch);
                 let taken = segment::split(bytes, header, self.burst, |packet| {
+                    if let Some(tap) = tap {
+                        tap.see(ENDS[side], came, packet.ip());
+                    }
                     link.enqueue(WAYS[side], at, packet);
                 });
                 match taken {
@@ -192,6 +209,10 @@ impl RunningLink {
         if train.is_empty() {
             return;
         }
+        if let Some(tap) = &self.tap {
+            let now = timing::now();
+            train.packets().for_each(|packet| tap.see(ENDS[side], now, packet.ip()));
+        }
         train.couple();
         let now = timing::now();
         train.intended().for_each(|intended| self.measured.lateness.record(now.since(intended)));
@@ -234,6 +255,7 @@ impl RunningLink {
             counters: [0, 1]
                 .map(|side| since(&self.link.counters(WAYS[side]), &self.lanes[side].baseline)),
             delays: WAYS.map(|way| self.link.delays(way).clone()),
+            waiting: WAYS.map(|way| self.link.waiting_bytes(way)),
             failure: measured.failure.clone(),
         }
     }

@@ -31,6 +31,10 @@ pub struct Report {
     pub up_delays: Times,
     /// The same from the server towards the UE.
     pub down_delays: Times,
+    /// Bytes from the UE towards the server that wait in elements now, or are being sent by them.
+    pub up_waiting: u64,
+    /// The same from the server towards the UE.
+    pub down_waiting: u64,
     /// Packets and super-packets read from the left port. Fewer than the packets that went up when
     /// the kernel handed super-packets over whole.
     pub up_reads: u64,
@@ -195,6 +199,8 @@ mod tests {
             down: Counters::default(),
             up_delays: Times::new(),
             down_delays: Times::new(),
+            up_waiting: 0,
+            down_waiting: 0,
             up_reads: 0,
             down_reads: 0,
             cpu: Span::from_millis(250),

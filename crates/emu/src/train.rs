@@ -61,6 +61,11 @@ impl Train {
         self.bytes = 0;
     }
 
+    /// The packets aboard; each whole until [`Train::couple`].
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &WirePacket> {
+        self.packets.iter().map(|(_, packet)| packet)
+    }
+
     /// When each packet was to leave.
     pub(crate) fn intended(&self) -> impl Iterator<Item = Time> {
         self.packets.iter().map(|(intended, _)| *intended)

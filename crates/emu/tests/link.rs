@@ -119,7 +119,14 @@ fn config(backend: Backend, left: &Netns, right: &Netns) -> LinkConfig {
     let port =
         |netns: &Netns| PortConfig { netns: netns.clone(), interface: INTERFACE.into(), mtu: MTU };
     let shortest_rtt = Span::from_millis(1);
-    LinkConfig { name: "test".into(), backend, left: port(left), right: port(right), shortest_rtt }
+    LinkConfig {
+        name: "test".into(),
+        backend,
+        left: port(left),
+        right: port(right),
+        shortest_rtt,
+        tap: None,
+    }
 }
 
 /// The way to the network that `address` is in.

@@ -2,7 +2,7 @@
 //!
 //! [`experiment`] is the whole way from a scenario to a results folder, [`sweep`] the order of its
 //! runs, [`simulation`] all of them in virtual time, [`run`] one run live: a [`topology`] of network namespaces and emulated links, perhaps a
-//! [`proxy`] on the MEC, [`traffic`] across it; [`trial`] asks whether the machine can. [`recorded`] is the form in which results are kept. [`doctor`] says what this machine can do.
+//! [`proxy`] on the MEC, [`traffic`] across it; [`trial`] asks whether the machine can. [`shell`] puts that network around programs of the user's. [`recorded`] is the form in which results are kept. [`doctor`] says what this machine can do.
 
 pub mod assist;
 mod controls;
@@ -17,6 +17,7 @@ pub mod proxy;
 pub mod recorded;
 pub mod results;
 pub mod run;
+pub mod shell;
 pub mod simulation;
 pub mod sweep;
 pub mod topology;

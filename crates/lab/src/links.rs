@@ -12,15 +12,17 @@ use crate::topology::ShortestRtts;
 pub(crate) struct LinkReports {
     /// UE to MEC.
     pub(crate) access: Report,
-    /// MEC to server.
-    pub(crate) wide: Report,
+    /// MEC to server; none if that is a cable.
+    pub(crate) wide: Option<Report>,
 }
 
 impl LinkReports {
     /// Why the links were not what the scenario says, if so.
     pub(crate) fn distrust(&self, rtts: ShortestRtts) -> Option<String> {
-        let reasons: Vec<String> = [(&self.access, rtts.access), (&self.wide, rtts.wide)]
+        let access = [(&self.access, rtts.access)];
+        let reasons: Vec<String> = access
             .into_iter()
+            .chain(self.wide.iter().map(|wide| (wide, rtts.wide)))
             .filter_map(|(report, rtt)| Some(format!("{}: {}", report.name, report.distrust(rtt)?)))
             .collect();
         (!reasons.is_empty()).then(|| reasons.join("; "))
@@ -29,7 +31,8 @@ impl LinkReports {
 
 /// Both links, for the result record.
 pub(crate) fn records(reports: &LinkReports) -> Vec<LinkRecord> {
-    vec![record("access", &reports.access), record("wide", &reports.wide)]
+    let wide = reports.wide.iter().map(|wide| record("wide", wide));
+    std::iter::once(record("access", &reports.access)).chain(wide).collect()
 }
 
 fn record(link: &str, report: &Report) -> LinkRecord {

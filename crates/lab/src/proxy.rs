@@ -4,8 +4,10 @@ mod haproxy;
 mod midspan;
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -56,6 +58,8 @@ impl Proxy {
     ) -> Result<Proxy> {
         let said = tempfile::tempfile()?;
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?);
+        // What the terminal tells everybody (Ctrl-C) is the lab's to act upon, or its user's program's.
+        command.process_group(0);
         let child = die_with_parent(mec.apply(&mut command)).spawn();
         let child = child.with_context(|| format!("cannot start {:?}", command.get_program()))?;
         let mut proxy = Proxy { child, said, rules: None };
@@ -63,7 +67,7 @@ impl Proxy {
         while !is_ready()? {
             proxy.check()?;
             if Instant::now() >= deadline {
-                bail!("the proxy was not ready in time: {}", proxy.said());
+                bail!("the proxy was not ready in time: {}", last_lines(&proxy.said));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -79,16 +83,31 @@ impl Proxy {
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("the proxy ended ({status}): {}", self.said()),
+            Some(status) => bail!("the proxy ended ({status}): {}", last_lines(&self.said)),
         }
     }
 
-    fn said(&mut self) -> String {
-        let mut text = String::new();
-        let _ = self.said.rewind().and_then(|()| self.said.read_to_string(&mut text));
-        let last: Vec<&str> = text.lines().rev().take(3).collect();
-        last.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    /// All that it has said so far.
+    pub(crate) fn everything_said(&self) -> String {
+        everything(&self.said)
     }
+}
+
+/// What a program has written to a file so far, which it may go on with.
+fn everything(said: &File) -> String {
+    let mut bytes = vec![0; said.metadata().map_or(0, |metadata| metadata.len() as usize)];
+    // Not by the file's own position, which is the writer's as well.
+    match said.read_exact_at(&mut bytes, 0) {
+        Ok(()) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+/// The end of that, in one line.
+pub(crate) fn last_lines(said: &File) -> String {
+    let text = everything(said);
+    let last: Vec<&str> = text.lines().rev().take(3).collect();
+    last.into_iter().rev().collect::<Vec<_>>().join(" | ")
 }
 
 impl Drop for Proxy {

@@ -8,15 +8,17 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, anyhow};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, WirePacket};
-use midspan_path::Traces;
+use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, Tap, WirePacket};
+use midspan_path::{LinkSpec, Traces};
 use midspan_scenario::record::Variant;
 use midspan_scenario::{CellSpec, Host, Place};
 use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
+use midspan_sys::sysctl;
 use midspan_units::{Span, Time};
 
 use crate::host::HostSettings;
@@ -68,7 +70,18 @@ pub struct Topology {
     /// The server's namespace.
     pub server: Netns,
     access: Emulator,
-    wide: Emulator,
+    /// None where a cable is in its place.
+    wide: Option<Emulator>,
+}
+
+/// What only some networks have.
+#[derive(Debug, Default)]
+pub(crate) struct Fittings {
+    /// Who is told of the packets on the access link and on the wide area.
+    pub(crate) taps: [Option<Tap>; 2],
+    /// Whether a wide area that does nothing to packets is a cable, which takes no time, and not an emulated link, whose
+    /// thread must wake for each.
+    pub(crate) cable: bool,
 }
 
 impl Topology {
@@ -83,6 +96,21 @@ impl Topology {
         seed: u64,
         backend: Backend,
     ) -> Result<Self> {
+        Topology::fitted(spec, variant, traces, seed, backend, Fittings::default())
+    }
+
+    /// The same, with what else it is to have.
+    ///
+    /// # Errors
+    /// As [`Topology::build`].
+    pub(crate) fn fitted(
+        spec: &CellSpec,
+        variant: Variant,
+        traces: &Traces,
+        seed: u64,
+        backend: Backend,
+        fittings: Fittings,
+    ) -> Result<Self> {
         let host = || Netns::create().context("cannot create a network namespace");
         let (ue, mec, server) = (host()?, host()?, host()?);
         for (netns, settings, router) in [
@@ -92,7 +120,7 @@ impl Topology {
         ] {
             apply(netns, settings, router)?;
         }
-        let link = |name: &str, left: &Netns, right: &Netns, shortest_rtt: Span| {
+        let link = |name: &str, left: &Netns, right: &Netns, shortest_rtt: Span, tap| {
             let port = |netns: &Netns| PortConfig {
                 netns: netns.clone(),
                 interface: name.to_owned(),
@@ -104,6 +132,7 @@ impl Topology {
                 left: port(left),
                 right: port(right),
                 shortest_rtt,
+                tap,
             }
         };
         let elements = midspan_path::Path::new(
@@ -114,8 +143,15 @@ impl Topology {
         let [access, wide]: [midspan_path::Link<WirePacket>; 2] =
             elements.links.try_into().map_err(|_| anyhow!("a path of two links has two links"))?;
         let rtts = ShortestRtts::of(spec, variant);
-        let access = midspan_emu::start(link("access", &ue, &mec, rtts.access), access)?;
-        let wide = midspan_emu::start(link("wide", &mec, &server, rtts.wide), wide)?;
+        let [near, far] = fittings.taps;
+        let does_nothing = spec.path.wide == LinkSpec::default() && far.is_none();
+        let access = midspan_emu::start(link("access", &ue, &mec, rtts.access, near), access)?;
+        let wide = if fittings.cable && does_nothing {
+            cable(&mec, &server, "wide").context("cannot make the cable to the server")?;
+            None
+        } else {
+            Some(midspan_emu::start(link("wide", &mec, &server, rtts.wide, far), wide)?)
+        };
         let hosts = &spec.hosts;
         let (on_ue, on_server) = (tcp(&hosts.ue), tcp(&hosts.server));
         let on_mec = match variant {
@@ -146,12 +182,12 @@ impl Topology {
     /// Starts the links' statistics anew: what came before was warm-up.
     pub fn restart_statistics(&self) {
         self.access.restart_statistics();
-        self.wide.restart_statistics();
+        self.wide.iter().for_each(Emulator::restart_statistics);
     }
 
     /// What the links report up to now.
     pub(crate) fn reports(&self) -> LinkReports {
-        LinkReports { access: self.access.report(), wide: self.wide.report() }
+        LinkReports { access: self.access.report(), wide: self.wide.as_ref().map(Emulator::report) }
     }
 }
 
@@ -178,6 +214,20 @@ impl ShortestRtts {
             ShortestRtts { access: access + wide, wide: access + wide }
         }
     }
+}
+
+/// Connects two hosts by interfaces of this name on both.
+fn cable(left: &Netns, right: &Netns, name: &str) -> io::Result<()> {
+    let plug_in = || {
+        // As on emulated links: no addresses but those that are given, of which nothing is sent unasked.
+        let _ = sysctl::set(&format!("net.ipv6.conf.{name}.addr_gen_mode"), "1");
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index(name)?;
+        netlink.set_up(index)
+    };
+    left.run(|| Netlink::open()?.add_veth(name, name, right.as_fd()))??;
+    left.run(plug_in)??;
+    right.run(plug_in)?
 }
 
 fn apply(netns: &Netns, host: &Host, router: bool) -> Result<()> {

@@ -166,6 +166,16 @@ impl<P: Packet> Direction<P> {
         counters
     }
 
+    /// Bytes that wait in elements or are being sent by them; what is under way in a fixed delay waits for
+    /// nothing.
+    pub fn waiting_bytes(&self) -> u64 {
+        let mut counters = Counters::default();
+        let is_delay = |element: &&AnyElement<_>| matches!(element, AnyElement::Delay(_));
+        let others = self.elements.iter().filter(|element| !is_delay(element));
+        others.for_each(|element| element.report(&mut counters));
+        counters.bytes_queued
+    }
+
     /// Runs the element that is due first if that is by `until`, and says whether it was.
     pub(crate) fn step(&mut self, until: Time) -> bool {
         let earliest = self.due.iter().copied().enumerate().rev().min_by_key(|(_, at)| *at);

@@ -112,6 +112,11 @@ impl<P: Packet> Link<P> {
         self.direction(way).counters()
     }
 
+    /// What waits now, as [`Direction::waiting_bytes`] has it.
+    pub fn waiting_bytes(&self, way: Way) -> u64 {
+        self.direction(way).waiting_bytes()
+    }
+
     /// How long packets waited, as [`Direction::delays`] has it.
     pub fn delays(&self, way: Way) -> &Times {
         self.direction(way).delays()

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -51,6 +52,14 @@ impl Netns {
     pub fn current() -> io::Result<Netns> {
         let file = File::open("/proc/thread-self/ns/net")?;
         Ok(Netns { fd: Arc::new(OwnedFd::from(file)) })
+    }
+
+    /// The namespace that a file of /proc refers to, such as a process's `ns/net` or its descriptor of one.
+    ///
+    /// # Errors
+    /// When it cannot be opened, as is another user's.
+    pub fn open(path: impl AsRef<Path>) -> io::Result<Netns> {
+        Ok(Netns { fd: Arc::new(OwnedFd::from(File::open(path)?)) })
     }
 
     /// The number that the kernel tells it from others by.

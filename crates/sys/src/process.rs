@@ -1,22 +1,32 @@
 //! Children that do not outlive the program that started them.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 /// Makes the child be killed when the *thread* that spawns it ends, however that happens. Spawn
 /// from a thread that lives as long as the child should.
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
-    let parent = std::process::id();
-    // SAFETY: prctl and getppid are bare system calls, which may be made between fork and exec.
+    // By its descriptor, as a child in a PID namespace of its own knows no number of it.
+    let parent = pidfd_open(getpid(), PidfdFlags::empty());
+    // SAFETY: prctl and poll are bare system calls, which may be made between fork and exec.
     #[allow(unsafe_code)]
     unsafe {
         command.pre_exec(move || {
-            match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let parent = parent.as_ref().map_err(|errno| io::Error::from(*errno))?;
+            let mut ended =
+                libc::pollfd { fd: parent.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            match libc::poll(&raw mut ended, 1, 0) {
+                0 => Ok(()),
+                -1 => Err(io::Error::last_os_error()),
                 // A parent that died before this was asked for sends nothing any more.
-                0 if libc::getppid() as u32 == parent => Ok(()),
-                0 => Err(io::Error::from_raw_os_error(libc::ECHILD)),
-                _ => Err(io::Error::last_os_error()),
+                _ => Err(io::Error::from_raw_os_error(libc::ECHILD)),
             }
         })
     }

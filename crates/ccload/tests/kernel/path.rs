@@ -39,6 +39,7 @@ impl Path {
             left: port(&ue),
             right: port(&server),
             shortest_rtt: Span::from_millis(10),
+            tap: None,
         };
         let link = Link::new(&spec, &Traces::new(), seed).unwrap();
         let emulator = midspan_emu::start(config, link).unwrap();

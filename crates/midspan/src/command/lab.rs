@@ -17,7 +17,7 @@ use midspan_scenario::record::{Backend, SCHEMA, Variant};
 use midspan_scenario::summary::Summary;
 use midspan_scenario::{Scenario, reference};
 
-use super::{BadInput, acquire_privileges, read_input, recorded};
+use super::{BadInput, acquire_privileges, read_input, recorded, shell};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -55,6 +55,13 @@ pub(crate) enum Command {
     Record(recorded::Record),
     /// Check that recorded runs are of this program: simulated ones are made again
     Verify(recorded::Verify),
+    /// Run a program, or your shell, with an emulated path between it and a server
+    Shell(Box<shell::Arguments>),
+    /// Run a program, or your shell, on a host of a shell that runs
+    Enter(shell::Enter),
+    /// What `lab shell` starts programs by
+    #[command(hide = true)]
+    Hold(shell::Hold),
 }
 
 /// Also what a recorded run's command is read as.
@@ -133,6 +140,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         },
         Command::Record(arguments) => recorded::record(&arguments),
         Command::Verify(arguments) => recorded::verify(&arguments),
+        Command::Shell(arguments) => shell::run(&arguments),
+        Command::Enter(arguments) => shell::enter(&arguments),
+        Command::Hold(arguments) => shell::hold(&arguments),
     }
 }
 
@@ -361,7 +371,7 @@ fn selected<'a>(scenario: &'a Scenario, short: bool, file: &str) -> Result<&'a S
     }
 }
 
-fn variant(text: &str) -> Result<Variant, String> {
+pub(super) fn variant(text: &str) -> Result<Variant, String> {
     match text {
         "none" => Ok(Variant::None),
         "midspan" => Ok(Variant::Midspan),

@@ -9,6 +9,8 @@ pub(crate) mod generate;
 pub(crate) mod lab;
 mod recorded;
 pub(crate) mod relay;
+mod settings;
+pub(crate) mod shell;
 pub(crate) mod top;
 mod units;
 
