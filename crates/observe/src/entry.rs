@@ -90,6 +90,11 @@ pub struct Path {
     pub server: SocketAddr,
     /// Why it was split or was not: the label of the verdict.
     pub verdict: Cow<'static, str>,
+    /// When the slot of the holdout began that it was drawn in. None if it was not, or drawn by itself.
+    #[serde(serialize_with = "rfc3339_if_any")]
+    pub slot: Option<SystemTime>,
+    /// The share of the holdout that it was drawn from. None if it was not.
+    pub holdout: Option<f64>,
     /// How it ended: `finished`, `reset_by_client`, `reset_by_server`, `idle`, or `replaced` by another
     /// one with the same addresses and ports.
     pub ended: Cow<'static, str>,
@@ -118,6 +123,16 @@ pub struct Direction {
 fn rfc3339<S: Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
     let time = Timestamp::try_from(*time).unwrap_or(Timestamp::MAX);
     serializer.collect_str(&format_args!("{time:.6}"))
+}
+
+fn rfc3339_if_any<S: Serializer>(
+    time: &Option<SystemTime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match time {
+        Some(time) => rfc3339(time, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 #[cfg(test)]
@@ -189,6 +204,8 @@ mod tests {
             client: ClientName::Pseudonym(7),
             server: "192.0.2.1:80".parse().unwrap(),
             verdict: "pass_holdout".into(),
+            slot: Some(at(0)),
+            holdout: Some(0.5),
             ended: "finished".into(),
             up: Direction {
                 bytes: 100,
@@ -202,6 +219,7 @@ mod tests {
         let line = parsed(&entry);
         assert_eq!((&line["kind"], &line["schema"]), (&json!("path"), &json!(1)));
         assert_eq!(line["client"], "sub-0000000000000007");
+        assert_eq!((&line["slot"], &line["holdout"]), (&line["start"], &json!(0.5)));
         assert_eq!(line["up"]["last_payload_us"], 20);
         assert_eq!(line["up"]["last_acknowledged_us"], 40);
         let docs = include_str!("../../../docs/flow-log.md");

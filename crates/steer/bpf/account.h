@@ -122,23 +122,24 @@ static __always_inline void pass(struct flow *flow, struct course *course, const
 
 /* Begins the account of what an opening has become. The client's first data and the server's answer may do so at
  * the same time, on two processors: then it is begun once, and both count in it. */
-static __always_inline struct flow *begin(const struct connection *connection,
+static __always_inline struct flow *begin(struct packet *packet, const struct connection *connection,
 					  struct opening *opening)
 {
-	struct flow flow = {
-		.connection = *connection,
-		.start_ns = opening->at_ns,
-		.up.next = opening->sequence + 1,
-		/* The relay's legs have numbers of their own. */
-		.up.base = opening->answered,
-		.down.base = opening->verdict == SPLIT ? opening->agreed : opening->answer + 1,
-		/* 0 while the server has not answered: its SYN or reset is still to come. */
-		.down.next = opening->stage == ANSWERED ? opening->answer + 1 : 0,
-		.verdict = opening->verdict,
-	};
-	struct flow *begun;
+	struct flow *flow = &packet->flow, *begun;
 
-	bpf_map_update_elem(&flows, connection, &flow, BPF_NOEXIST);
+	__builtin_memset(flow, 0, sizeof(*flow));
+	flow->connection = *connection;
+	flow->start_ns = opening->first_ns;
+	flow->up.next = opening->sequence + 1;
+	/* The relay's legs have numbers of their own. */
+	flow->up.base = opening->answered;
+	flow->down.base = opening->verdict == SPLIT ? opening->agreed : opening->answer + 1;
+	/* 0 while the server has not answered: its SYN or reset is still to come. */
+	flow->down.next = opening->stage == ANSWERED ? opening->answer + 1 : 0;
+	flow->verdict = opening->verdict;
+	flow->holdout = opening->holdout;
+	flow->slot_ns = opening->slot_ns;
+	bpf_map_update_elem(&flows, connection, flow, BPF_NOEXIST);
 	opening->stage = ACCOUNTED;
 	begun = bpf_map_lookup_elem(&flows, connection);
 	if (!begun)
@@ -198,7 +199,7 @@ static __always_inline struct opening *pending(const struct connection *connecti
 
 /* The account that a packet from a client begins. */
 static __always_inline struct flow *begun_by_client(const struct connection *connection,
-						    const struct packet *packet, bool confirmed,
+						    struct packet *packet, bool confirmed,
 						    __u64 now)
 {
 	struct opening *opening = pending(connection, confirmed, now);
@@ -208,11 +209,11 @@ static __always_inline struct flow *begun_by_client(const struct connection *con
 	/* The client was answered in the server's name, maybe before the server has answered, and may
 	 * have said all by then. */
 	if (confirmed && opening->verdict == SPLIT)
-		return begin(connection, opening);
+		return begin(packet, connection, opening);
 	if (opening->stage == ANSWERED) {
 		/* Nobody but who has seen the server's answer can acknowledge it. */
 		if (confirmed || packet->acknowledgement == opening->answer + 1)
-			return begin(connection, opening);
+			return begin(packet, connection, opening);
 	} else if (opening->verdict != SPLIT && packet->sequence == opening->sequence + 1) {
 		doubt(connection, now);
 	}
@@ -221,7 +222,7 @@ static __always_inline struct flow *begun_by_client(const struct connection *con
 
 /* The account that a packet from a server begins. */
 static __always_inline struct flow *begun_by_server(const struct connection *connection,
-						    const struct packet *packet, bool confirmed,
+						    struct packet *packet, bool confirmed,
 						    bool connecting, __u64 now)
 {
 	struct opening *opening = pending(connection, confirmed, now);
@@ -232,14 +233,14 @@ static __always_inline struct flow *begun_by_server(const struct connection *con
 		answered(connection, opening, packet, now);
 		/* The relay has connected to it as the client had agreed, who may be silent for long now. */
 		if (connecting && opening->verdict == SPLIT)
-			return begin(connection, opening);
+			return begin(packet, connection, opening);
 	} else if (opening->stage == ANSWERED && confirmed)
-		return begin(connection, opening);
+		return begin(packet, connection, opening);
 	return NULL;
 }
 
 /* The client agrees, and may be silent for long now: the account begins if its server was asked first, and has agreed. */
-static __always_inline void agree(const struct packet *packet)
+static __always_inline void agree(struct packet *packet)
 {
 	struct connection connection = connection_from_client(packet);
 	struct opening *opening = pending(&connection, false, bpf_ktime_get_ns());
@@ -248,7 +249,7 @@ static __always_inline void agree(const struct packet *packet)
 		return;
 	opening->agreed = packet->acknowledgement;
 	if (opening->stage == ANSWERED)
-		begin(&connection, opening);
+		begin(packet, &connection, opening);
 }
 
 /* Looks at a packet that opens no connection. `confirmed`: it is of a connection that a socket of this

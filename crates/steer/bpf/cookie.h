@@ -91,6 +91,7 @@ static __always_inline struct bpf_sock *established_by_cookie(struct __sk_buff *
 	/* A flood has pushed it out of memory. */
 	if (listener && !known) {
 		opening = (struct opening){
+			.first_ns = now,
 			.at_ns = now,
 			.sequence = packet->sequence - 1,
 			.listener = index,

@@ -182,10 +182,30 @@ static __always_inline void learn(const struct connection *connection, __u64 now
 	bpf_map_update_elem(&answering, &service, &until, BPF_ANY);
 }
 
+/* Whether a new connection is left alone for comparison: a client's all are for a slot, or none. What shares a link with
+ * others of the same client would else be compared with what it slows down. */
+static __always_inline bool is_held_out(const struct settings *set, struct packet *packet, __u64 hashed,
+					__u64 now)
+{
+	struct opening *opening = &packet->opening;
+	struct connection *unit = &packet->unit;
+
+	opening->holdout = set->holdout;
+	if (set->slot_ns) {
+		__builtin_memset(unit, 0, sizeof(*unit));
+		unit->client = subscriber(packet);
+		unit->server.word[0] = now / set->slot_ns;
+		hashed = hash(unit, set->seed);
+		/* Never 0. */
+		opening->slot_ns = now / set->slot_ns * set->slot_ns | 1;
+	}
+	return (__u32)hashed % 1000 < set->holdout;
+}
+
 /* Everything that does not depend on the relay's state. `*bank` is the relay's whose turn it is; `*confirm` says
  * that the server is to be asked first, `*consult` that this host's rules are. */
 static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struct settings *set,
-					      const struct packet *packet, __u64 hashed, __u64 now,
+					      struct packet *packet, __u64 hashed, __u64 now,
 					      __u32 *bank, bool *confirm, bool *consult)
 {
 	enum choice client = choice_of(&clients, &packet->source), server;
@@ -217,7 +237,7 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 	if (returns_elsewhere(&packet->destination, now))
 		return PASS_ASYMMETRIC;
 	/* The upper half chooses the worker. */
-	if ((__u32)hashed % 1000 < set->holdout)
+	if (set->holdout && is_held_out(set, packet, hashed, now))
 		return PASS_HOLDOUT;
 	return SPLIT;
 }

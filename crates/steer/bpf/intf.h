@@ -109,7 +109,9 @@ enum verdict {
 
 /* What is remembered of a connection's opening. */
 struct opening {
-	__u64 at_ns;      /* when its SYN came, or went to the listener after it was held */
+	__u64 first_ns;   /* when its SYN came first */
+	__u64 slot_ns;    /* when the slot of the holdout began that it was drawn in; 0 if it was drawn by itself */
+	__u64 at_ns;      /* when it came, or when it went to the listener after it was held */
 	__u32 sequence;   /* number of the SYN */
 	__u32 answer;     /* what the server began its own sequence numbers after */
 	__u32 listener;   /* index in `listeners`, if it was given to one */
@@ -120,7 +122,7 @@ struct opening {
 	__u32 interface;  /* index of the one that its SYN came in by */
 	__u32 agreed;     /* what the client acknowledged with the handshake's last segment; 0 if that was not seen */
 	__u32 answered;   /* what the server acknowledged with its answer; 0 as long as it has not */
-	__u32 unused;
+	__u32 holdout;    /* per mille of what it was drawn from; 0 if it was not */
 };
 
 /* What user space has found out of a server for which a client's SYN is held. */
@@ -199,9 +201,10 @@ enum ending {
 /* An established connection, and the record of an ended one. */
 struct flow {
 	struct connection connection;
-	__u32 unused;
-	__u64 start_ns;   /* when its SYN came */
+	__u32 holdout;    /* as in `opening` */
+	__u64 start_ns;   /* when its SYN came first */
 	__u64 end_ns;     /* when the packet passed that ended it */
+	__u64 slot_ns;    /* as in `opening` */
 	struct course up; /* from the client */
 	struct course down;
 	__u32 verdict;    /* enum verdict, of its opening */
@@ -246,10 +249,11 @@ struct bucket {
 struct settings {
 	__u64 pass_dscp;  /* code points to leave alone, a bit each */
 	__u64 patience_ns; /* age of a heartbeat at which its worker counts as dead */
+	__u64 slot_ns;    /* for how long a client is held out or not; 0: each connection by itself */
 	__u32 bank;       /* the relay that takes new connections */
 	__u32 workers[BANKS]; /* of each relay */
 	__u32 mark;       /* for packets to be delivered on this host; see leg.h for the two above it */
-	__u32 holdout;    /* per mille of new connections */
+	__u32 holdout;    /* per mille of clients, for a slot each, or of new connections */
 	__u32 seed;       /* of the choice of these */
 	__u32 half_open;  /* half-open connections of a listener past which it gets no more */
 	__u32 syn_rate;   /* new connections per second and client; 0 is no limit */

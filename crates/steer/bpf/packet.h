@@ -32,7 +32,11 @@ struct packet {
 	struct address destination;
 	__be16 source_port;
 	__be16 destination_port;
-	/* Keys of what is looked up, here as the stack is small: of `find_socket`, and of `notice`. */
+	/* Nothing that was read, but here as the stack is small: what `open` remembers; what `begin` begins; what is hashed
+	 * for a holdout; and keys, of `find_socket` and of `notice`. */
+	struct opening opening;
+	struct flow flow;
+	struct connection unit;
 	struct bpf_sock_tuple tuple;
 	struct address client;
 	__u32 stamp;    /* TSval (RFC 7323); of `has_stamp` */
@@ -220,7 +224,7 @@ static __always_inline void parse(struct __sk_buff *skb, struct packet *packet)
 	__u8 protocol = 0;
 	struct tcp tcp;
 
-	__builtin_memset(packet, 0, sizeof(*packet));
+	__builtin_memset(packet, 0, offsetof(struct packet, opening));
 	/* Tags below the one that the kernel has taken off. */
 	for (int i = 0; i < 2; i++) {
 		__be16 tag[2];

@@ -54,19 +54,15 @@ static __always_inline enum verdict verdict_again(struct opening *opening,
 	return PASS_UNREACHED;
 }
 
-/* A new connection. `former` is what another one with the same addresses has left in TIME-WAIT, or
- * null. Gives what becomes of the packet. */
-static __always_inline int open(struct __sk_buff *skb, const struct settings *set,
-				 const struct packet *packet, struct bpf_sock *former)
+/* A new connection. `former`: another one with the same addresses has left something in TIME-WAIT. Gives what becomes of
+ * the packet. */
+static __always_inline int open(struct __sk_buff *skb, const struct settings *set, struct packet *packet,
+				bool former)
 {
 	struct connection connection = connection_from_client(packet);
 	__u64 now = bpf_ktime_get_ns();
 	__u64 hashed = hash(&connection, set->seed);
-	struct opening opening = {
-		.at_ns = now,
-		.sequence = packet->sequence,
-		.interface = skb->ifindex,
-	};
+	struct opening *opening = &packet->opening;
 	struct bpf_sock *listener = NULL;
 	struct opening *known;
 	struct address client;
@@ -75,7 +71,13 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 	struct flow *before;
 	bool confirm, consults;
 
+	__builtin_memset(opening, 0, sizeof(*opening));
+	opening->first_ns = opening->at_ns = now;
+	opening->sequence = packet->sequence;
+	opening->interface = skb->ifindex;
 	known = bpf_map_lookup_elem(&openings, &connection);
+	if (known && known->sequence == packet->sequence && now - known->at_ns < MEMORY)
+		opening->first_ns = known->first_ns;
 	if (is_held(known, packet, now)) {
 		verdict = held_again(skb, set, packet, known, now);
 		if (verdict == HELD)
@@ -118,9 +120,9 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 		bpf_map_delete_elem(&flows, &connection);
 	}
 	/* Before the packet reaches the stack, which asks for it (see `reopen`). */
-	opening.verdict = verdict;
-	opening.listener = index;
-	bpf_map_update_elem(&openings, &connection, &opening, BPF_ANY);
+	opening->verdict = verdict;
+	opening->listener = index;
+	bpf_map_update_elem(&openings, &connection, opening, BPF_ANY);
 	count(verdict);
 	if (verdict != SPLIT && listener) {
 		bpf_sk_release(listener);
@@ -133,8 +135,8 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 		    consult(skb, set, packet, &connection, index / 2, confirm, now))
 			return GO_ON;
 		/* User space does not keep up, or the SYN is too long. */
-		opening.verdict = PASS_FULL;
-		bpf_map_update_elem(&openings, &connection, &opening, BPF_ANY);
+		opening->verdict = PASS_FULL;
+		bpf_map_update_elem(&openings, &connection, opening, BPF_ANY);
 		count(PASS_FULL);
 	}
 give:
@@ -291,7 +293,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 	}
 	former = socket && socket->state == BPF_TCP_TIME_WAIT;
 	if (opens(packet) && (!socket || former)) {
-		action = open(skb, set, packet, socket);
+		action = open(skb, set, packet, former);
 		if (former && action == GO_ON && !is_delivered(skb, set))
 			forward(skb);
 	} else if (!socket && (listener = established_by_cookie(skb, set, packet))) {

@@ -21,8 +21,10 @@ pub struct FlowRecord {
     pub server: SocketAddr,
     /// What became of its opening: [`Verdict::Split`], or why it was passed.
     pub verdict: Verdict,
-    /// When its SYN passed, by the system's monotonic clock.
+    /// When its SYN passed first, by the system's monotonic clock.
     pub start: Duration,
+    /// The holdout that it was drawn from, if it was.
+    pub holdout: Option<Drawn>,
     /// When the packet passed that ended it, or the last one if none did.
     pub end: Duration,
     /// From the client.
@@ -31,6 +33,16 @@ pub struct FlowRecord {
     pub down: Course,
     /// How it ended.
     pub ending: Ending,
+}
+
+/// What a connection was drawn from, to be split or left alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drawn {
+    /// Of a thousand so many were to be left alone.
+    pub per_mille: u32,
+    /// When the slot began in which all connections of its client had the same lot, by the system's monotonic clock. None:
+    /// it had its own.
+    pub slot: Option<Duration>,
 }
 
 /// One direction of a connection.
@@ -190,6 +202,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<FlowRecord> {
         server: flow.connection.server(),
         verdict: Verdict::of_code(flow.verdict)?,
         start,
+        holdout: (flow.holdout > 0).then(|| Drawn {
+            per_mille: flow.holdout,
+            slot: (flow.slot_ns > 0).then(|| Duration::from_nanos(flow.slot_ns)),
+        }),
         end,
         up,
         down,

@@ -24,7 +24,7 @@ mod verdict;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use account::{Accounts, AccountsSource, Course, Ending, FlowRecord};
+pub use account::{Accounts, AccountsSource, Course, Drawn, Ending, FlowRecord};
 pub use error::Error;
 pub use held::{HeldSource, HeldSyn, HeldSyns};
 pub use policy::{Choice, Policy};

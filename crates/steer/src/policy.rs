@@ -1,4 +1,5 @@
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use ipnet::IpNet;
 
@@ -21,9 +22,11 @@ pub struct Policy {
     pub ports: Vec<(RangeInclusive<u16>, Choice)>,
     /// Connections whose SYN has one of these code points, 0 to 63, are left alone.
     pub pass_dscp: Vec<u8>,
-    /// Of a thousand new connections this many, chosen by a hash of their addresses and ports, are
-    /// left alone, for comparison.
+    /// Of a thousand clients this many are left alone for a slot, for comparison, chosen by a hash of their address and the
+    /// slot; or of new connections, by their addresses and ports, where slots have no length.
     pub holdout_per_mille: u32,
+    /// How long a slot of the holdout is. Zero: each connection is drawn by itself.
+    pub holdout_slot: Duration,
     /// New connections per second of one client (of one /64 for IPv6) past which the rest is left
     /// alone, and how many may come at once. None: no limit.
     pub syn_rate: Option<(u32, u32)>,

@@ -284,6 +284,7 @@ impl Steering {
             bank: self.bank,
             mark: self.options.mark,
             holdout: policy.holdout_per_mille,
+            slot_ns: u64::try_from(policy.holdout_slot.as_nanos()).unwrap_or(u64::MAX),
             half_open: policy.half_open,
             reordering_hold_us: policy.reordering_hold_us,
             syn_rate,

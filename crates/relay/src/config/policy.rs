@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 use midspan_steer::{Choice, Policy};
+use midspan_units::Span;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -41,17 +42,28 @@ pub struct PolicyConfig {
     /// Code points (DSCP, 0 to 63) of connections that are left alone, as on their SYN.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pass_dscp: Vec<u8>,
-    /// Of a thousand new connections so many are left alone, for comparison.
+    /// Of a thousand subscribers so many are left alone for a slot, for comparison.
     #[serde(default)]
     pub holdout: u32,
+    /// How long a slot is. Zero: each new connection is drawn by itself. Absent: 10 minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holdout_slot: Option<Span>,
 }
+
+const HOLDOUT_SLOT: Span = Span::from_secs(600);
 
 impl PolicyConfig {
     pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
         if self.pass_dscp.iter().any(|point| *point > 63) {
             return Some(("pass_dscp", "must hold code points between 0 and 63"));
         }
-        (self.holdout > 1000).then_some(("holdout", "must be between 0 and 1000 (per mille)"))
+        if self.holdout > 1000 {
+            return Some(("holdout", "must be between 0 and 1000 (per mille)"));
+        }
+        let slots = Span::from_secs(10)..=Span::from_secs(86_400);
+        let slot = self.holdout_slot.unwrap_or(HOLDOUT_SLOT);
+        (slot != Span::ZERO && !slots.contains(&slot))
+            .then_some(("holdout_slot", "must be 0 s, or between 10 s and 24 h"))
     }
 }
 
@@ -91,6 +103,7 @@ impl Config {
             ports: pass.chain(split).collect(),
             pass_dscp: policy.pass_dscp.clone(),
             holdout_per_mille: policy.holdout,
+            holdout_slot: policy.holdout_slot.unwrap_or(HOLDOUT_SLOT).into(),
             // Two seconds' worth at once.
             syn_rate: self.limits.syn_rate.map(|rate| (rate, rate.saturating_mul(2))),
             half_open: self.limits.half_open,

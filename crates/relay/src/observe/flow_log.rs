@@ -295,6 +295,8 @@ mod tests {
             client: ClientName::Pseudonym(number),
             server: "192.0.2.1:80".parse().unwrap(),
             verdict: "split".into(),
+            slot: None,
+            holdout: None,
             ended: "fin".into(),
             up: Direction::default(),
             down: Direction::default(),

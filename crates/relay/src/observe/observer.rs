@@ -85,6 +85,8 @@ impl Observer {
             client: self.naming.of(record.client),
             server: record.server,
             verdict: record.verdict.label().into(),
+            slot: record.holdout.and_then(|drawn| drawn.slot).map(|slot| epoch.wall_at(slot)),
+            holdout: record.holdout.map(|drawn| f64::from(drawn.per_mille) / 1000.0),
             ended: record.ending.label().into(),
             up: direction(&record.up),
             down: direction(&record.down),

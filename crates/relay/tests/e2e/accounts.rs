@@ -6,6 +6,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::beside::load;
 use crate::observe::{lines, of_kind};
 use crate::process::Counts;
 use crate::steer::start;
@@ -129,6 +130,46 @@ fn accounts_go_by_what_the_client_has() {
             // Beside what a busy machine takes.
             assert!(told >= LATE / 8 * 7 && told.abs_diff(own) < LATE / 4, "{own:?} {line:#}");
         }
+    }
+}
+
+/// However long it was held while the server was asked: its client has waited so long.
+#[test]
+fn a_connection_begins_with_its_first_syn() {
+    const DEAF: Duration = Duration::from_millis(300);
+    let Some(world) = World::new() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("flows.jsonl");
+    let settings = format!("handshake = \"confirmed\"\n[flow_log]\npath = {path:?}\n");
+    let Some(mut relay) = start(&world, &settings) else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    // The server answers when a SYN is sent again.
+    let rule = format!("tcp dport {} drop", address.port());
+    load(
+        &world.server,
+        &format!("table ip deaf {{ chain in {{ type filter hook input priority 0; {rule}; }}; }}"),
+    );
+    let before = relay.counts()["held"];
+    thread::scope(|scope| {
+        let near = scope.spawn(|| world.connect(address).unwrap());
+        relay.until(|now| now["held"] > before);
+        thread::sleep(DEAF);
+        load(&world.server, "delete table ip deaf");
+        let mut far = listener.accept().unwrap().0;
+        let mut near = near.join().unwrap();
+        far.write_all(b"at last").unwrap();
+        drop(far);
+        near.read_to_end(&mut Vec::new()).unwrap();
+    });
+    relay.until(|now| now["split_connections"] > 0);
+    let waited = Instant::now();
+    loop {
+        assert!(waited.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(20));
+        let Some(line) = of_kind(lines(&path), "path").pop() else { continue };
+        let told = Duration::from_micros(line["down"]["first_payload_us"].as_u64().unwrap());
+        assert!(told >= DEAF, "{line:#}");
+        return;
     }
 }
 

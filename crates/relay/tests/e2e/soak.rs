@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The load stops so often, so that what is left when nothing is open can be looked at.
 const PARTS: u32 = 5;
 /// Of a thousand connections so many pass, for the accounts of both kinds.
-const SETTINGS: &str = "[policy]\nholdout = 100\n";
+const SETTINGS: &str = "[policy]\nholdout = 100\nholdout_slot = \"0 s\"\n";
 
 #[test]
 fn nothing_grows_and_everything_adds_up() {

@@ -9,10 +9,14 @@ use std::time::{Duration, Instant};
 use midspan_steer::{Options, Steering};
 use midspan_sys::netlink::Netlink;
 use midspan_sys::sysctl;
+use midspan_sys::tun::Unit;
 use rustix::process::Signal;
 use socket2::{Domain, Socket, Type};
 
+use crate::hand::{Hand, accept};
 use crate::load::Side;
+use crate::observe::{lines, of_kind};
+use crate::peer::{Wire, host};
 use crate::process::{EARLY, RelayProcess};
 use crate::replace::Pins;
 use crate::world::{BOX, CLIENT, PATIENCE, SERVER, World, await_link, ip, route, skip, up};
@@ -248,10 +252,11 @@ fn connect_marked(to: SocketAddr, dscp: u32) -> io::Result<TcpStream> {
 }
 
 #[test]
-fn a_holdout_is_a_share() {
+fn a_holdout_is_a_share_of_connections() {
     const CONNECTIONS: u64 = 400;
     let Some(world) = World::new() else { return };
-    let Some(mut relay) = start(&world, "[policy]\nholdout = 250\n") else { return };
+    let settings = "[policy]\nholdout = 250\nholdout_slot = \"0 s\"\n";
+    let Some(mut relay) = start(&world, settings) else { return };
     let (listener, address) = world.listen(SERVER[0]);
     for _ in 0..CONNECTIONS {
         drop(world.connect(address).unwrap());
@@ -261,6 +266,53 @@ fn a_holdout_is_a_share() {
     assert_eq!(counts["accepted"] + counts["pass_holdout"], CONNECTIONS);
     // Six standard deviations around a quarter.
     assert!((48..=152).contains(&counts["pass_holdout"]), "{counts:?}");
+}
+
+/// What a subscriber does in a slot is of one kind, so that its connections do not slow down those that they are compared
+/// with.
+#[test]
+fn a_holdout_is_a_share_of_subscribers() {
+    const SUBSCRIBERS: u16 = 200;
+    const EACH: u64 = 3;
+    let Some(world) = World::new() else { return };
+    let Some(wire) = Wire::new(&world.relay, Unit::Packet) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("flows.jsonl");
+    let settings = format!(
+        "account_idle = \"1 s\"\n[policy]\nholdout = 250\nholdout_slot = \"24 h\"\n[flow_log]\npath = {path:?}\n"
+    );
+    let Some(mut relay) = start(&world, &format!("{EARLY}{settings}")) else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    let mut out = 0;
+    for subscriber in 2..2 + SUBSCRIBERS {
+        let before = relay.counts()["pass_holdout"];
+        for port in 0..EACH as u16 {
+            let from = SocketAddr::new(host(4, subscriber), 40_000 + port);
+            Hand::open(&wire, from, address, 7);
+            drop(accept(&listener));
+        }
+        let held_out = relay.counts()["pass_holdout"] - before;
+        assert!(held_out == 0 || held_out == EACH, "{held_out}");
+        out += held_out / EACH;
+    }
+    // Six standard deviations around a quarter.
+    assert!((13..=87).contains(&out), "{out}");
+    relay.until(|now| now["split_connections"] > 0 && now["holdout_connections"] > 0);
+    let waited = Instant::now();
+    loop {
+        assert!(waited.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(50));
+        let told = of_kind(lines(&path), "path");
+        let Some(line) = told.iter().find(|line| line["verdict"] == "pass_holdout") else {
+            continue;
+        };
+        assert_eq!(line["holdout"], 0.25);
+        let slot: Vec<_> = told.iter().map(|line| &line["slot"]).collect();
+        assert!(slot.iter().all(|slot| slot.is_string()), "{slot:?}");
+        assert!(slot.iter().all(|one| *one == slot[0]), "{slot:?}");
+
+        return;
+    }
 }
 
 #[test]
