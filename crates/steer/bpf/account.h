@@ -285,8 +285,8 @@ static __always_inline void account(struct __sk_buff *skb, const struct settings
 		__u32 next = *(volatile __u32 *)&flow->up.next;
 
 		if (flow->verdict == SPLIT && set->reordering_hold_us && confirmed && packet->payload && next &&
-		    packet->sequence != next && has_stamp(skb, packet))
-			notice(skb, packet, next);
+		    packet->sequence != next && has_stamp(skb))
+			notice(skb, next);
 		pass(flow, &flow->up, packet, RESET_BY_CLIENT, now);
 	} else {
 		pass(flow, &flow->down, packet, RESET_BY_SERVER, now);

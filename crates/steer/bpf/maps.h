@@ -203,9 +203,15 @@ struct {
 	__type(value, struct packet);
 } packets SEC(".maps");
 
+/* What was read of a packet before. */
+static __always_inline struct packet *last_read(__u32 direction)
+{
+	return bpf_map_lookup_elem(&packets, &direction);
+}
+
 static __always_inline struct packet *read(struct __sk_buff *skb, __u32 direction)
 {
-	struct packet *packet = bpf_map_lookup_elem(&packets, &direction);
+	struct packet *packet = last_read(direction);
 
 	if (packet)
 		parse(skb, packet);

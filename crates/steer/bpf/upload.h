@@ -31,9 +31,11 @@ __noinline int find_option(struct __sk_buff *skb, __u32 offset, __u32 end, __u32
 	return 0;
 }
 
-/* Whether a packet has a timestamp, which it has in `stamp` then. Verified by itself. */
-__noinline int has_stamp(struct __sk_buff *skb, struct packet *packet)
+/* Whether the packet that comes in has a timestamp, which it has in `stamp` then. Verified by itself, and so without what
+ * was read of it, which it finds: no other memory can be a key for all kernels. */
+__noinline int has_stamp(struct __sk_buff *skb)
 {
+	struct packet *packet = last_read(IN);
 	__u32 at, end;
 	__be32 stamp;
 
@@ -50,9 +52,11 @@ __noinline int has_stamp(struct __sk_buff *skb, struct packet *packet)
 /* Of a client of which nothing is known. */
 static const volatile struct lateness unknown = {};
 
-/* A client's data has come out of order to its leg's socket, when all before it ended at `highest`. Verified by itself. */
-__noinline int notice(struct __sk_buff *skb, struct packet *packet, __u32 highest)
+/* A client's data has come out of order to its leg's socket, when all before it ended at `highest`. Verified by itself, as
+ * above. */
+__noinline int notice(struct __sk_buff *skb, __u32 highest)
 {
+	struct packet *packet = last_read(IN);
 	struct lateness *lateness;
 	struct bpf_sock *socket, *full;
 	struct upload *upload;

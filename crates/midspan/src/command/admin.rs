@@ -1,4 +1,4 @@
-//! What a running relay is asked and told, from the command line.
+//! What a running relay, or what it has written, is asked and told, from the command line.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
@@ -12,8 +12,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use midspan_observe::admin::{Answer, Counters, Flows, Order, Request, Status};
 use midspan_relay::AdminConfig;
 
-use super::BadInput;
 use super::units::{age, bytes, rate};
+use super::{BadInput, gain};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -35,6 +35,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         most: u16,
     },
+    /// Say how much faster splitting is, by the flow logs of a relay with a holdout
+    Gain(gain::Arguments),
     /// Have the relay take no new connections, and end with its last flow or after drain_timeout
     Drain(Asking),
     /// Have the relay read its configuration again, and open its flow log anew
@@ -91,6 +93,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Flows { asking, by, most } => {
             (asking, Request::Flows { order: by.into(), most: most.into() })
         }
+        Command::Gain(arguments) => return gain::run(&arguments),
         Command::Drain(asking) => (asking, Request::Drain),
         Command::Reload(asking) => (asking, Request::Reload),
         Command::Log { asking, level } => (asking, Request::Log { level }),

@@ -5,6 +5,7 @@ pub(crate) mod assist;
 pub(crate) mod cc;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+mod gain;
 pub(crate) mod generate;
 pub(crate) mod lab;
 mod recorded;
