@@ -5,7 +5,7 @@ Transfers by curl, of several sizes, across a radio link that loses packets and 
 these congestion controls. Half of them are held out (`policy.holdout`). For each size: how long they took by curl's clock
 and by the flow log, split and not, and how much faster split ones are by either.
 
-    tests/field/accounts.py [--transfers N] [--server-control NAME,...] [--loss PERCENT]
+    tests/field/accounts.py [--transfers N] [--server-control NAME,...] [--loss PERCENT] [--record]
 
 Root; nothing outside the namespaces of `midspan lab shell` is changed. Ends with 1 if a gain by the account is further
 than a twentieth from that by the clients' clocks.
@@ -83,18 +83,44 @@ def main():
     parser.add_argument("--transfers", type=int, default=500)
     parser.add_argument("--server-control", default="cubic,ms_bbr")
     parser.add_argument("--loss", default="1")
+    parser.add_argument("--record", action="store_true", help="keep it in bench/runs/")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
         return inside(Path(options.inside), options.transfers)
     if os.geteuid() != 0:
         sys.exit("accounts: BPF steers, which takes root")
-    apart = 0
+    apart, said, raw = 0, [], []
     for control in options.server_control.split(","):
-        print(f"\nserver with {control}, {options.transfers} transfers, {options.loss} % lost on the radio")
         with tempfile.TemporaryDirectory() as folder:
-            apart += run(Path(folder), control, options)
+            times, lines = run(Path(folder), control, options)
+        heading = f"server with {control}, {options.loss} % lost on the radio: {lines}"
+        table, found = compare(times)
+        said += [heading, *table, ""]
+        print("\n".join(said[-len(table) - 2 :]), flush=True)
+        apart += found
+        raw += [{"server_control": control, **transfer} for transfer in times]
+    if options.record:
+        record(said, raw)
     return 1 if apart else 0
+
+
+def record(said, raw):
+    folder = ROOT / "bench/runs" / time.strftime("%Y-%m-%d-accounts", time.gmtime())
+    folder.mkdir(exist_ok=True)
+    (folder / "command.txt").write_text("./run bench accounts " + " ".join(sys.argv[1:]) + "\n")
+    (folder / "summary.txt").write_text("\n".join(said))
+    (folder / "raw.jsonl").write_text("".join(json.dumps(transfer) + "\n" for transfer in raw))
+    model = next(line for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    memory = next(line for line in open("/proc/meminfo") if line.startswith("MemTotal"))
+    kernel = os.uname()
+    (folder / "machine.txt").write_text(
+        f"processor: {os.cpu_count()} x {model.split(':')[1].strip()}\n"
+        f"memory: {memory.split(':')[1].strip()}\n"
+        f"kernel: {kernel.release} {kernel.version}\n"
+        f"load at the end (1, 5, 15 min): {', '.join(f'{load:.2f}' for load in os.getloadavg())}\n"
+    )
+    print(f"recorded in {folder.relative_to(ROOT)}")
 
 
 def run(folder, control, options):
@@ -173,40 +199,50 @@ def wait(is_so):
 
 
 def report(folder):
+    """Each transfer by both clocks, and a line on all of them."""
     clients = json.loads((folder / "clients.json").read_text())
-    failed = sum(not client["ok"] for client in clients)
     lines = [json.loads(line) for line in (folder / "flows.jsonl").read_text().splitlines()]
     paths = {}
     for line in lines:
         if line["kind"] == "path" and line["verdict"] in ("split", "pass_holdout"):
             paths.setdefault(int(line["client"].rsplit(":", 1)[1]), []).append(line)
-    times, unknown = {}, 0
+    ports = [client["port"] for client in clients]
+    times = []
     for client in clients:
         found = paths.get(client["port"], [])
         # A port that was used twice is nobody's.
-        acknowledged = found[0]["down"]["last_acknowledged_us"] if len(found) == 1 else None
-        if acknowledged is None:
-            unknown += 1
-            continue
-        arm = "split" if found[0]["verdict"] == "split" else "held out"
-        times.setdefault((client["kind"], arm), []).append((client["seconds"], acknowledged / 1e6))
-    print(f"{len(clients)} transfers, {failed} failed, {unknown} without an account of their own")
-    print("size     transfers         split: clients  account   held out: clients  account   gain: clients  account")
+        alone = len(found) == 1 and ports.count(client["port"]) == 1
+        acknowledged = found[0]["down"]["last_acknowledged_us"] if alone else None
+        if acknowledged is not None:
+            arm = "split" if found[0]["verdict"] == "split" else "held out"
+            seconds = {"client_s": client["seconds"], "account_s": acknowledged / 1e6}
+            times.append({"size": client["kind"], "arm": arm, **seconds})
+    failed = sum(not client["ok"] for client in clients)
+    if failed:
+        sys.exit(f"accounts: {failed} of {len(clients)} transfers have failed")
+    if len(times) < 0.95 * len(set(ports)):
+        sys.exit(f"accounts: of {len(set(ports))} transfers only {len(times)} have an account")
+    return times, f"{len(times)} transfers, {len(clients) - len(times)} left out whose port was used twice"
+
+
+def compare(times):
+    """The table, and in how many sizes the gains are apart."""
+    table = ["size     transfers         split: clients  account   held out: clients  account   gain: clients  account"]
     apart = 0
     for kind in SIZES:
-        split, held = times.get((kind, "split"), []), times.get((kind, "held out"), [])
-        if len(split) < 5 or len(held) < 5:
-            print(f"{kind:8} too few")
+        arms = [[one for one in times if (one["size"], one["arm"]) == (kind, arm)] for arm in ("split", "held out")]
+        if min(map(len, arms)) < 5:
+            table.append(f"{kind:8} too few")
             apart += 1
             continue
-        means = [mean(pairs, clock) for pairs in (split, held) for clock in (0, 1)]
+        means = [mean(arm, clock) for arm in arms for clock in ("client_s", "account_s")]
         gains = [means[2] / means[0], means[3] / means[1]]
         apart += abs(math.log(gains[1] / gains[0])) > APART
-        print(
-            f"{kind:8} {len(split):4} and {len(held):4}  {means[0]:14.3f} s {means[1]:6.3f} s  {means[2]:15.3f} s"
-            f" {means[3]:6.3f} s  {gains[0]:11.2f} x {gains[1]:6.2f} x"
+        table.append(
+            f"{kind:8} {len(arms[0]):4} and {len(arms[1]):4}  {means[0]:14.3f} s {means[1]:6.3f} s"
+            f"  {means[2]:15.3f} s {means[3]:6.3f} s  {gains[0]:11.2f} x {gains[1]:6.2f} x"
         )
-    return apart + (failed > 0) + (unknown > len(clients) // 50)
+    return table, apart
 
 
 def mean(pairs, clock):
