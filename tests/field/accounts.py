@@ -149,7 +149,9 @@ def run(folder, control, options):
 
 def start_relay(folder):
     """On the box between. Ends with the shell."""
-    enter = [MIDSPAN, "lab", "enter", "mec", "--", MIDSPAN, "relay", "--config", folder / "relay.toml"]
+    # The lab's routes name a congestion control for their host, which accepted sockets have whatever their listener's is.
+    run = f"ip route replace 10.45.1.0/24 dev access && exec {MIDSPAN} relay --config {folder}/relay.toml"
+    enter = [MIDSPAN, "lab", "enter", "mec", "--", "sh", "-c", run]
     log = folder / "relay.log"
     with log.open("w") as output:
         relay = subprocess.Popen(enter, stdout=output, stderr=subprocess.STDOUT)
