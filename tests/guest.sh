@@ -91,5 +91,5 @@ boot() {
         -kernel "$kernel/boot/vmlinuz-$release" -initrd "$build/initrd" \
         -append "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off random.trust_cpu=on $lockup" \
         -display none -vga none -monitor none -serial stdio -nic none -no-reboot </dev/null |
-        tr -d '\r'
+        sed -u 's/\r//g'
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "packet.h"
-#include "reordering.h"
 
 /* Every map has a fixed size. Those that packets fill forget the least recently used, and nothing
  * that an established connection needs is in them. */

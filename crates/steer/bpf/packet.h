@@ -5,6 +5,7 @@
 
 #include "kernel.h"
 #include "intf.h"
+#include "reordering.h"
 
 enum { TCP_FIN = 1, TCP_SYN = 2, TCP_RST = 4, TCP_ACK = 16 };
 
@@ -39,6 +40,8 @@ struct packet {
 	struct connection unit;
 	struct bpf_sock_tuple tuple;
 	struct address client;
+	struct lateness unknown; /* of a client of which nothing is known; a constant would be a map that no other relay
+				  * could take over */
 	__u32 stamp;    /* TSval (RFC 7323); of `has_stamp` */
 };
 

@@ -49,9 +49,6 @@ __noinline int has_stamp(struct __sk_buff *skb)
 	return true;
 }
 
-/* Of a client of which nothing is known. */
-static const volatile struct lateness unknown = {};
-
 /* A client's data has come out of order to its leg's socket, when all before it ended at `highest`. Verified by itself, as
  * above. */
 __noinline int notice(struct __sk_buff *skb, __u32 highest)
@@ -67,7 +64,8 @@ __noinline int notice(struct __sk_buff *skb, __u32 highest)
 	packet->client = subscriber(packet);
 	lateness = bpf_map_lookup_elem(&lateness_of, &packet->client);
 	if (!lateness) {
-		bpf_map_update_elem(&lateness_of, &packet->client, (const void *)&unknown, BPF_NOEXIST);
+		__builtin_memset(&packet->unknown, 0, sizeof(packet->unknown));
+		bpf_map_update_elem(&lateness_of, &packet->client, &packet->unknown, BPF_NOEXIST);
 		lateness = bpf_map_lookup_elem(&lateness_of, &packet->client);
 	}
 	if (!lateness)
