@@ -426,8 +426,9 @@ fn on_a_terminal_the_interrupt_is_the_programs() {
         "{} lab shell --rtt 4ms -- sh -c \"{program}\"; echo status $?",
         common::program().display()
     );
-    let mut child = Command::new("script")
-        .args(["-qec", &line, "/dev/null"])
+    let mut child = Command::new("env")
+        // Who runs the tests in the background ignores it.
+        .args(["--default-signal=INT,QUIT", "script", "-qec", &line, "/dev/null"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
