@@ -161,7 +161,8 @@ fn a_connection_begins_with_its_first_syn() {
         drop(far);
         near.read_to_end(&mut Vec::new()).unwrap();
     });
-    relay.until(|now| now["split_connections"] > 0);
+    // A machine that is slow has it passed in the end.
+    relay.until(|now| now["split_connections"] + now["passed_connections"] > 0);
     let waited = Instant::now();
     loop {
         assert!(waited.elapsed() < PATIENCE);
