@@ -7,7 +7,7 @@ modules="net lib crypto drivers/net"
 
 # Seconds until the guest counts as hung. It is emulated (a virtual machine often has no KVM), and a
 # tenth as fast.
-patience=1500
+patience=2700
 
 # A kernel that goes round in a circle for two minutes says where, on all processors, and ends: otherwise all
 # that is known of it is that patience ran out.
