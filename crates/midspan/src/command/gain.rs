@@ -296,9 +296,6 @@ fn label(class: SizeClass) -> &'static str {
     }
 }
 
-/// How much slower nobody minds, as in the decisions of `midspan-gain`.
-const HARMLESS: f64 = -0.03;
-
 fn row(
     of: String,
     [split, held_out]: [u64; 2],
@@ -310,7 +307,7 @@ fn row(
     let verdict = match interval {
         Some(Interval { lower, .. }) if lower > 0.0 => "faster",
         Some(Interval { upper, .. }) if upper < 0.0 => "slower",
-        Some(Interval { lower, .. }) if lower > HARMLESS => "no slower",
+        Some(Interval { lower, .. }) if lower > -Settings::default().margin => "no slower",
         _ => "not known yet",
     };
     let middle = interval.map(|interval| (interval.lower + interval.upper) / 2.0);
