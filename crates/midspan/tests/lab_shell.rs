@@ -60,20 +60,35 @@ fn pings(arguments: &[&str], count: &str) -> Vec<f64> {
     times
 }
 
+/// By how much a wait of 15 ms is longer here, in the median, in milliseconds.
+fn lateness() -> f64 {
+    let wait = Duration::from_millis(15);
+    let mut late = [0.0; 21].map(|_: f64| {
+        let begun = Instant::now();
+        std::thread::sleep(wait);
+        (begun.elapsed() - wait).as_secs_f64() * 1e3
+    });
+    late.sort_by(f64::total_cmp);
+    late[late.len() / 2]
+}
+
 #[test]
 fn round_trips_are_as_told_and_a_shell_starts_at_once() {
     if !common::can_run() || !common::has("python3") {
         return;
     }
     let _machine = alone();
-    // Others may use the machine: then another time is a fairer one.
-    let mut medians = (0..5).map(|_| {
+    // Others may use the machine: then another time is a fairer one. How late it wakes whoever
+    // waits is no fault of the path's, on which a packet and its answer wait four times.
+    let on_time = (0..5).any(|_| {
         let times = pings(&["--rtt", "60ms", "--rate", "50Mbit/s"], "21");
-        let median = times[times.len() / 2];
-        eprintln!("median round trip: {median:.3} ms of 60");
-        median
+        let (round_trip, late) = (times[times.len() / 2], lateness());
+        eprintln!(
+            "median round trip: {round_trip:.3} ms of 60; the machine wakes {late:.3} ms late"
+        );
+        (59.9..60.5 + 4.0 * late).contains(&round_trip)
     });
-    assert!(medians.any(|median| (59.9..60.5).contains(&median)));
+    assert!(on_time);
     let begun = Instant::now();
     let output = run(&["--rtt", "60ms", "--rate", "50Mbit/s", "--", "true"]);
     let took = begun.elapsed();
@@ -422,10 +437,9 @@ fn on_a_terminal_the_interrupt_is_the_programs() {
     let _machine = alone();
     // The program says that it waits, is interrupted by the terminal, and says that it was.
     let program = "trap 'echo interrupted; exit 6' INT; echo waiting; while :; do sleep 0.05; done";
-    let line = format!(
-        "{} lab shell --rtt 4ms -- sh -c \"{program}\"; echo status $?",
-        common::program().display()
-    );
+    // In the place of the shell that `script` starts: what that one makes of an interrupt is its own affair.
+    let line =
+        format!("exec {} lab shell --rtt 4ms -- sh -c \"{program}\"", common::program().display());
     let mut child = Command::new("env")
         // Who runs the tests in the background ignores it.
         .args(["--default-signal=INT,QUIT", "script", "-qec", &line, "/dev/null"])
@@ -448,7 +462,6 @@ fn on_a_terminal_the_interrupt_is_the_programs() {
     keys.write_all(b"\x03").unwrap();
     read_until("interrupted");
     read_until("links were");
-    read_until("status 6");
     drop(keys);
-    child.wait().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(6));
 }
