@@ -5,6 +5,7 @@ use std::path::Path;
 
 use midspan_emu::Backend;
 use midspan_relay::{Config, Interception, InterceptionError};
+use midspan_sys::netlink::Netlink;
 use midspan_sys::netns::Netns;
 use midspan_sys::{sysctl, userns};
 use midspan_units::Span;
@@ -45,6 +46,7 @@ pub fn examine(unprivileged: Result<bool, String>) -> Vec<Finding> {
         steering(),
         nftables(),
         congestion_controls(),
+        routes(),
         retransmission_timeout(),
         bpf(),
         program("haproxy", "-v", "runs have no HAProxy to compare with; install `haproxy`"),
@@ -171,6 +173,25 @@ fn congestion_controls() -> Finding {
         state: if has_cubic { State::Good } else { State::Missing },
         seen: available,
         consequence: if has_cubic { "" } else { "scenarios that use CUBIC fail" },
+    }
+}
+
+fn routes() -> Finding {
+    let subject = "routes";
+    let named = Netlink::open().and_then(|mut netlink| netlink.routes_with_congestion_control());
+    let named = named.unwrap_or_default();
+    let Some((first, control)) = named.first() else {
+        let seen = "none names a congestion control".into();
+        return Finding { subject, state: State::Good, seen, consequence: "" };
+    };
+    let more =
+        if named.len() > 1 { format!(", and {} more", named.len() - 1) } else { String::new() };
+    Finding {
+        subject,
+        state: State::Missing,
+        seen: format!("{first} names `congctl {control}`{more}"),
+        consequence: "on the way to clients it comes before the relay's own congestion control, whatever \
+                      `client_leg.congestion_control` says; take it off the route",
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use ipnet::IpNet;
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkBuffer,
     NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -100,9 +101,45 @@ impl Netlink {
     /// # Errors
     /// Whatever the kernel says of the request.
     pub fn interfaces(&mut self) -> io::Result<Vec<Interface>> {
-        let everything = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        self.send(everything, NLM_F_REQUEST | NLM_F_DUMP)?;
         let mut found = Vec::new();
+        self.dump(RouteNetlinkMessage::GetLink(LinkMessage::default()), |message| match message {
+            RouteNetlinkMessage::NewLink(link) => {
+                found.push(interface(link));
+                Ok(())
+            }
+            other => Err(other),
+        })?;
+        Ok(found)
+    }
+
+    /// Destinations whose route names a congestion control (`congctl`), with its name: it comes before what a listener has
+    /// named. An unspecified address is the default route.
+    ///
+    /// # Errors
+    /// Whatever the kernel says of the request.
+    pub fn routes_with_congestion_control(&mut self) -> io::Result<Vec<(IpNet, String)>> {
+        let mut found = Vec::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = RouteMessage::default();
+            message.header.address_family = family;
+            self.dump(RouteNetlinkMessage::GetRoute(message), |message| match message {
+                RouteNetlinkMessage::NewRoute(route) => {
+                    found.extend(named_control(&route));
+                    Ok(())
+                }
+                other => Err(other),
+            })?;
+        }
+        Ok(found)
+    }
+
+    /// Asks for all there is of something, and gives each to `take`, which gives back what it does not know.
+    fn dump(
+        &mut self,
+        what: RouteNetlinkMessage,
+        mut take: impl FnMut(RouteNetlinkMessage) -> Result<(), RouteNetlinkMessage>,
+    ) -> io::Result<()> {
+        self.send(what, NLM_F_REQUEST | NLM_F_DUMP)?;
         loop {
             // A datagram holds several messages.
             let (buffer, _) = self.socket.recv_from_full()?;
@@ -110,17 +147,16 @@ impl Netlink {
             while !rest.is_empty() {
                 let length = NetlinkBuffer::new_checked(&rest).map_err(io::Error::other)?.length();
                 let message = NetlinkMessage::deserialize(rest).map_err(io::Error::other)?;
+                let unexpected = |what: &dyn std::fmt::Debug| {
+                    io::Error::other(format!("unexpected netlink answer {what:?}"))
+                };
                 match message.payload {
-                    NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
-                        found.push(interface(link));
+                    NetlinkPayload::InnerMessage(message) => {
+                        take(message).map_err(|other| unexpected(&other))?;
                     }
-                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::Done(_) => return Ok(()),
                     NetlinkPayload::Error(error) => return Err(error.to_io()),
-                    other => {
-                        return Err(io::Error::other(format!(
-                            "unexpected netlink answer {other:?}"
-                        )));
-                    }
+                    other => return Err(unexpected(&other)),
                 }
                 // Messages begin at multiples of four.
                 rest = rest.get((length as usize).next_multiple_of(4)..).unwrap_or_default();
@@ -404,6 +440,28 @@ fn local_default(family: AddressFamily, table: u32, lo: u32) -> RouteMessage {
     message
 }
 
+fn named_control(route: &RouteMessage) -> Option<(IpNet, String)> {
+    let metrics = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Metrics(metrics) => Some(metrics),
+        _ => None,
+    })?;
+    let name = metrics.iter().find_map(|metric| match metric {
+        RouteMetric::CcAlgo(name) => Some(name.clone()),
+        _ => None,
+    })?;
+    let destination = route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(v4)) => Some(IpAddr::from(*v4)),
+        RouteAttribute::Destination(RouteAddress::Inet6(v6)) => Some(IpAddr::from(*v6)),
+        _ => None,
+    });
+    let everything: IpAddr = match route.header.address_family {
+        AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
+        _ => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let length = route.header.destination_prefix_length;
+    Some((IpNet::new(destination.unwrap_or(everything), length).ok()?, name))
+}
+
 fn mark_rule(family: AddressFamily, mark: u32, table: u32) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = family;
@@ -473,5 +531,8 @@ mod tests {
         assert_eq!(told("10.0.1.0/24"), [true, true, true]);
         assert_eq!(told("10.0.2.0/24"), [false, true, false]);
         assert_eq!(told("10.0.3.0/24"), [false, false, false]);
+        let named = netns.run(|| Netlink::open()?.routes_with_congestion_control());
+        let expected = [("10.0.1.0/24".parse().unwrap(), "reno".to_owned())];
+        assert_eq!(named.unwrap().unwrap(), expected);
     }
 }
