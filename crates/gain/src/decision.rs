@@ -77,6 +77,16 @@ pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
 }
 
+impl Judged {
+    /// Of a place of which nothing is known, in a unit of which this is.
+    pub(crate) fn nothing(unit: Unit, around: Guess, settings: &Settings) -> Self {
+        let known = Known::NOTHING;
+        let guess = known.guess(Some(around), settings);
+        let estimate = Estimate::new(unit, &known, guess);
+        Judged { estimate, guess, recent: known.recent, verdict: Verdict::Unknown }
+    }
+}
+
 /// The share of the other arm while a decision is doubted.
 const DOUBTED: f64 = 0.25;
 

@@ -282,14 +282,35 @@ impl Estimator {
     /// What to do with new transfers of a place. To be asked once for a subscriber and slot, and kept for what the
     /// subscriber begins there in that slot.
     pub fn decision(&self, place: Place) -> Decision {
-        if let Some(&arm) = Unit::around(place).iter().find_map(|unit| self.pins.get(unit)) {
+        self.decision_within(Unit::Place(place))
+    }
+
+    /// What to do with new transfers of a unit's places of which nothing is known themselves.
+    pub fn decision_within(&self, unit: Unit) -> Decision {
+        let own = std::iter::successors(Some(unit), |unit| unit.parent());
+        let own: Vec<Unit> = own.collect();
+        if let Some(&arm) = own.iter().find_map(|unit| self.pins.get(unit)) {
             return Decision::pinned(arm);
         }
-        let mut around = Unit::around(place).map(|unit| self.known(unit, None));
-        for at in (0..LEVELS - 1).rev() {
-            around[at] = self.known(around[at].estimate.unit, Some(around[at + 1].guess));
+        let mut around = Vec::with_capacity(LEVELS);
+        for &unit in own.iter().rev() {
+            let guess = around.last().map(|judged: &Judged| judged.guess);
+            around.push(self.known(unit, guess));
         }
+        while around.len() < LEVELS {
+            let guess = around[around.len() - 1].guess;
+            around.push(Judged::nothing(unit, guess, &self.settings));
+        }
+        around.reverse();
         Decision::of(&around, &self.settings)
+    }
+
+    /// All units of which anything is known, from all to single places, each with its
+    /// [decision](Estimator::decision_within).
+    pub fn decisions(&self) -> impl Iterator<Item = (Unit, Decision)> {
+        let all = (!self.units.contains_key(&Unit::All)).then_some(Unit::All);
+        let units = all.into_iter().chain(self.units.keys().copied());
+        units.map(|unit| (unit, self.decision_within(unit)))
     }
 
     /// What is known of a unit. None if no transfer of it counted.
@@ -333,6 +354,11 @@ impl Estimator {
     /// How many transfers were told of.
     pub const fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// The last slot that is closed.
+    pub const fn closed(&self) -> Option<u64> {
+        self.closed
     }
 
     /// The last slot of which anything was told.

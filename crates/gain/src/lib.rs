@@ -23,6 +23,8 @@
 //! 6. *Decision.* [`Decision`]: split where it is certain that harm is small; pass where it is certain that there is
 //!    harm; else explore, near one half. Both arms are always drawn, so that what changes is noticed.
 //!
+//! A [`Learner`] leads an estimator through time: it knows which transfers count, and when slots are closed.
+//!
 //! What the guarantees take for granted: arms are drawn independently for each subscriber and slot with the probability
 //! that is told; a transfer's arm changes neither other subscribers' times, nor whether it is told of, nor its size and
 //! connect round trip.
@@ -32,6 +34,7 @@
 mod decision;
 mod estimator;
 mod evidence;
+mod learner;
 mod mixture;
 mod observation;
 mod regression;
@@ -45,6 +48,7 @@ mod windows;
 pub use decision::{Decision, Estimate, Reason};
 pub use estimator::{Counts, Estimator, Taken};
 pub use evidence::discoveries;
+pub use learner::{Learner, Told, Transfer};
 pub use mixture::Mixture;
 pub use observation::{Arm, Id, Observation, Place, Refused, SizeClass};
 pub use sequence::{Interval, OutOfRange, Running, Sequence};
