@@ -32,6 +32,7 @@ fn main() -> Result<()> {
         path: "bpf/intf.h",
         include: &[],
         items: &[
+            "because",
             "choice",
             "ending",
             "release",
@@ -44,11 +45,13 @@ fn main() -> Result<()> {
         ],
         bytes: &[
             "address",
+            "chance",
             "connection",
             "course",
             "flow",
             "held",
             "opening",
+            "place",
             "prefix",
             "route",
             "service",

@@ -26,6 +26,8 @@ pub enum Request {
         #[serde(default = "default_most")]
         most: usize,
     },
+    /// How often connections are split where, and why: [`Answer::Decisions`].
+    Decisions,
     /// Take no new connections, and end with the last flow or when `drain_timeout` is over:
     /// [`Answer::Done`].
     Drain,
@@ -68,6 +70,8 @@ pub enum Answer {
     Counters(Counters),
     /// To [`Request::Flows`].
     Flows(Flows),
+    /// To [`Request::Decisions`].
+    Decisions(Decisions),
     /// It was done; in words.
     Done(String),
     /// It was not; why, in one line.
@@ -104,6 +108,65 @@ pub struct Counters {
     pub counters: BTreeMap<String, u64>,
     /// What became of connections and packets, where BPF steers.
     pub verdicts: Option<BTreeMap<String, u64>>,
+}
+
+/// How often connections are split where, by what was learned.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decisions {
+    /// It is told only, and not done.
+    pub is_dry_run: bool,
+    /// For how long a subscriber keeps its lot, and after which decisions change, in seconds.
+    pub slot_s: f64,
+    /// What became of connections that ended.
+    pub transfers: Transfers,
+    /// From all to single places.
+    pub decided: Vec<Decided>,
+}
+
+/// What became of connections that ended, to learn from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Transfers {
+    /// They were compared, or are when their slot is closed.
+    pub counted: u64,
+    /// So few of their size were seen that they only help to predict others.
+    pub learned: u64,
+    /// Their slot was closed; they had counted as running.
+    pub late: u64,
+    /// There were too many subscribers at one time.
+    pub full: u64,
+    /// They began in the first part of a slot.
+    pub unsettled: u64,
+    /// They carried nothing that was acknowledged.
+    pub empty: u64,
+    /// They could have had no other lot.
+    pub useless: u64,
+    /// They were not heard of, as too many waited.
+    pub lost: u64,
+}
+
+/// What was decided of some of the connections.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// `all`, those to a `prefix` of servers, to one `service`, or those of one `place`: of a group of clients to a service.
+    pub level: String,
+    /// Which.
+    pub of: String,
+    /// The share of subscribers for whom they are split, 0 to 1.
+    pub split: f64,
+    /// Why: `unknown`, `fine`, `harm`, or `pinned` by an operator.
+    pub because: String,
+    /// Whether what was seen lately speaks against that.
+    pub is_doubted: bool,
+    /// How many times faster they are if split, as a best guess, of what the reason goes by.
+    pub gain: Option<f64>,
+    /// Where that is, but for one time in twenty, however often one looks.
+    pub at_least: Option<f64>,
+    /// Likewise.
+    pub at_most: Option<f64>,
+    /// How many subscribers' slots have told of it, as if half were split.
+    pub weight: f64,
+    /// How often the gain was found to have changed.
+    pub changes: u32,
 }
 
 /// Open flows.

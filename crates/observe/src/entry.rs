@@ -95,6 +95,9 @@ pub struct Path {
     pub slot: Option<SystemTime>,
     /// The share of the holdout that it was drawn from. None if it was not.
     pub holdout: Option<f64>,
+    /// Why it was that much, where it is decided by what was learned: `unknown`, `fine`, `harm`, or `pinned` by an operator;
+    /// else `told`. None if it was not drawn.
+    pub because: Option<String>,
     /// How it ended: `finished`, `reset_by_client`, `reset_by_server`, `idle`, or `replaced` by another
     /// one with the same addresses and ports.
     pub ended: Cow<'static, str>,
@@ -206,6 +209,7 @@ mod tests {
             verdict: "pass_holdout".into(),
             slot: Some(at(0)),
             holdout: Some(0.5),
+            because: Some("unknown".into()),
             ended: "finished".into(),
             up: Direction {
                 bytes: 100,

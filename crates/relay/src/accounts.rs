@@ -8,6 +8,7 @@ use midspan_steer::AccountsSource;
 use midspan_sys::clock::monotonic;
 
 use crate::background::Background;
+use crate::decide::Ended;
 use crate::interception::is_probe;
 use crate::shared::Shared;
 
@@ -18,10 +19,14 @@ const WAIT: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Takes the records of connections that have ended; when it ends, all that are there.
-pub(crate) fn take(source: AccountsSource, shared: Arc<Shared>) -> std::io::Result<Background> {
+pub(crate) fn take(
+    source: AccountsSource,
+    shared: Arc<Shared>,
+    decide: Option<Ended>,
+) -> std::io::Result<Background> {
     Background::start("accounts", move |stop| {
         shared.privileges.lower();
-        if let Err(error) = keep_accounts(source, &shared, stop) {
+        if let Err(error) = keep_accounts(source, &shared, decide, stop) {
             tracing::error!(%error, "connections are accounted for no more");
         }
     })
@@ -30,12 +35,16 @@ pub(crate) fn take(source: AccountsSource, shared: Arc<Shared>) -> std::io::Resu
 fn keep_accounts(
     source: AccountsSource,
     shared: &Arc<Shared>,
+    decide: Option<Ended>,
     stop: &AtomicBool,
 ) -> std::io::Result<()> {
     let take = shared.clone();
     let accounts = source.open(move |record| {
         if !is_probe(record.client.ip(), record.server) {
             take.record(&record);
+            if let Some(decide) = &decide {
+                decide.add(&record);
+            }
         }
     })?;
     let idle = Duration::from(shared.settings().config.account_idle);

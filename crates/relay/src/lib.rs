@@ -14,6 +14,7 @@ mod command;
 mod config;
 mod control;
 mod counters;
+mod decide;
 mod flow;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -45,9 +46,9 @@ mod watchdog;
 mod worker;
 
 pub use config::{
-    AddressesKind, AdminConfig, Config, ConfigError, Dscp, FlowLogConfig, ForwardConfig, Handshake,
-    InterceptionKind, LegConfig, LimitsConfig, LogConfig, MetricsConfig, PolicyConfig, Ports,
-    ProxyConfig, ReadAheadKind, To,
+    AddressesKind, AdminConfig, Config, ConfigError, DecideConfig, DecideMode, Dscp, FlowLogConfig,
+    ForwardConfig, Handshake, InterceptionKind, LegConfig, LimitsConfig, LogConfig, MetricsConfig,
+    PolicyConfig, Ports, ProxyConfig, ReadAheadKind, To,
 };
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};

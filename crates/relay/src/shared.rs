@@ -18,6 +18,7 @@ use crate::clock::Epoch;
 use crate::command::Commands;
 use crate::config::{Config, Forward, Handshake};
 use crate::counters::{Counters, Snapshot};
+use crate::decide::Board;
 use crate::inbox::Inbox;
 use crate::injector::Injector;
 use crate::interception::Probes;
@@ -83,6 +84,8 @@ pub(crate) struct Shared {
     pub(crate) probes: Arc<Probes>,
     /// Workers whose place in the steering program's maps is theirs.
     pub(crate) slots: AtomicUsize,
+    /// What was decided by what was learned, if it is.
+    pub(crate) board: OnceLock<Arc<Board>>,
     /// What passed of connections, by [`Treatment`].
     passed: [Passed; Treatment::ALL.len()],
 }
@@ -205,6 +208,7 @@ impl Shared {
             injector: OnceLock::new(),
             probes: Arc::default(),
             slots: AtomicUsize::new(0),
+            board: OnceLock::new(),
             passed: Default::default(),
         })
     }

@@ -138,6 +138,7 @@ static __always_inline struct flow *begin(struct packet *packet, const struct co
 	flow->down.next = opening->stage == ANSWERED ? opening->answer + 1 : 0;
 	flow->verdict = opening->verdict;
 	flow->holdout = opening->holdout;
+	flow->because = opening->because;
 	flow->slot_ns = opening->slot_ns;
 	bpf_map_update_elem(&flows, connection, flow, BPF_NOEXIST);
 	opening->stage = ACCOUNTED;

@@ -182,6 +182,26 @@ static __always_inline void learn(const struct connection *connection, __u64 now
 	bpf_map_update_elem(&answering, &service, &until, BPF_ANY);
 }
 
+/* What is decided of a new connection's place, if anything is. */
+static __always_inline const struct chance *chance_of(struct packet *packet)
+{
+	struct prefix *prefix = &packet->prefix;
+	struct place *place = &packet->place;
+	struct chance *chance;
+	__u32 *group;
+
+	prefix->bits = 128;
+	prefix->address = packet->source;
+	group = bpf_map_lookup_elem(&groups, prefix);
+	place->server = packet->destination;
+	place->group = group ? *group : 0;
+	chance = bpf_map_lookup_elem(&places, place);
+	if (chance)
+		return chance;
+	prefix->address = packet->destination;
+	return bpf_map_lookup_elem(&chances, prefix);
+}
+
 /* Whether a new connection is left alone for comparison: a client's all are for a slot, or none. What shares a link with
  * others of the same client would else be compared with what it slows down. */
 static __always_inline bool is_held_out(const struct settings *set, struct packet *packet, __u64 hashed,
@@ -189,17 +209,27 @@ static __always_inline bool is_held_out(const struct settings *set, struct packe
 {
 	struct opening *opening = &packet->opening;
 	struct connection *unit = &packet->unit;
+	const struct chance *chance;
+	__u64 slot = 0;
 
 	opening->holdout = set->holdout;
 	if (set->slot_ns) {
+		slot = now / set->slot_ns;
 		__builtin_memset(unit, 0, sizeof(*unit));
 		unit->client = subscriber(packet);
-		unit->server.word[0] = now / set->slot_ns;
+		unit->server.word[0] = slot;
 		hashed = hash(unit, set->seed);
 		/* Never 0. */
-		opening->slot_ns = now / set->slot_ns * set->slot_ns | 1;
+		opening->slot_ns = slot * set->slot_ns | 1;
 	}
-	return (__u32)hashed % 1000 < set->holdout;
+	chance = set->decides ? chance_of(packet) : NULL;
+	if (chance) {
+		bool is_new = slot >= chance->from_slot;
+
+		opening->holdout = is_new ? chance->after : chance->before;
+		opening->because = is_new ? chance->because_after : chance->because_before;
+	}
+	return (__u32)hashed % 1000 < opening->holdout;
 }
 
 /* Everything that does not depend on the relay's state. `*bank` is the relay's whose turn it is; `*confirm` says
@@ -237,7 +267,7 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 	if (returns_elsewhere(&packet->destination, now))
 		return PASS_ASYMMETRIC;
 	/* The upper half chooses the worker. */
-	if (set->holdout && is_held_out(set, packet, hashed, now))
+	if ((set->holdout || set->decides) && is_held_out(set, packet, hashed, now))
 		return PASS_HOLDOUT;
 	return SPLIT;
 }

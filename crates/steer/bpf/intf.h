@@ -22,6 +22,9 @@
 #define CLIENTS 65536
 /* Prefixes in each policy. */
 #define PREFIXES 16384
+/* Groups of clients, and servers of each of them, of which it is decided how often to split. */
+#define GROUPS 1024
+#define PLACES 65536
 /* Established connections that are accounted for at a time. */
 #define FLOWS 131072
 /* Bytes of ended ones' records that may wait for user space. */
@@ -122,7 +125,8 @@ struct opening {
 	__u32 interface;  /* index of the one that its SYN came in by */
 	__u32 agreed;     /* what the client acknowledged with the handshake's last segment; 0 if that was not seen */
 	__u32 answered;   /* what the server acknowledged with its answer; 0 as long as it has not */
-	__u32 holdout;    /* per mille of what it was drawn from; 0 if it was not */
+	__u16 holdout;    /* per mille of what it was drawn from; 0 if it was not */
+	__u16 because;    /* enum because, of that */
 };
 
 /* What user space has found out of a server for which a client's SYN is held. */
@@ -150,6 +154,31 @@ struct held {
 	__u8 consulted;   /* whether this host's rules have seen it */
 	__u32 interface;  /* index of the one that it came in by */
 	__u32 unused;
+};
+
+/* Where a connection belongs: the clients that are treated alike, and its server. */
+struct place {
+	struct address server;
+	__u32 group;
+};
+
+/* How many of the new connections of a place are left alone. What is decided anew holds from the next slot on, as a client
+ * keeps its lot for a slot. */
+struct chance {
+	__u64 from_slot;  /* counted from the clock's beginning */
+	__u16 before;     /* per mille, in slots before that one */
+	__u16 after;      /* per mille, from then on */
+	__u16 because_before; /* enum because */
+	__u16 because_after;
+};
+
+/* Why so many are left alone. */
+enum because {
+	TOLD,             /* the policy says so */
+	UNKNOWN,          /* whether splitting harms is not known */
+	FINE,             /* it does not */
+	HARM,             /* it does */
+	PINNED,           /* an operator has said so */
 };
 
 /* A client, and what it wants to connect to. */
@@ -201,7 +230,8 @@ enum ending {
 /* An established connection, and the record of an ended one. */
 struct flow {
 	struct connection connection;
-	__u32 holdout;    /* as in `opening` */
+	__u16 holdout;    /* as in `opening` */
+	__u16 because;    /* likewise */
 	__u64 start_ns;   /* when its SYN came first */
 	__u64 end_ns;     /* when the packet passed that ended it */
 	__u64 slot_ns;    /* as in `opening` */
@@ -266,4 +296,6 @@ struct settings {
 	__u32 by_loopback; /* what is delivered comes in by the loopback link */
 	__u32 suspended;  /* by the relay of this bank, plus one; 0 is none */
 	__u32 reordering_hold_us; /* how long holes are kept from clients at most */
+	__u32 decides;    /* how many are left alone is decided by place; `holdout` is for where nothing is */
+	__u32 unused;
 };

@@ -48,6 +48,32 @@ struct policy {
 struct policy clients SEC(".maps");
 struct policy servers SEC(".maps");
 
+/* Of a client's address: the group of clients that it is in, from 1 on. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, GROUPS);
+	__type(key, struct prefix);
+	__type(value, __u32);
+} groups SEC(".maps");
+
+/* What is decided of a group's connections to a server; and where nothing is, of all clients' to the servers of a prefix. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, PLACES);
+	__type(key, struct place);
+	__type(value, struct chance);
+} places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, PLACES);
+	__type(key, struct prefix);
+	__type(value, struct chance);
+} chances SEC(".maps");
+
 /* Whether to split connections to a port, a bit each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -34,10 +34,12 @@ struct packet {
 	__be16 source_port;
 	__be16 destination_port;
 	/* Nothing that was read, but here as the stack is small: what `open` remembers; what `begin` begins; what is hashed
-	 * for a holdout; and keys, of `find_socket` and of `notice`. */
+	 * for a holdout; and keys, of `find_socket`, of `notice` and of `chance_of`. */
 	struct opening opening;
 	struct flow flow;
 	struct connection unit;
+	struct place place;
+	struct prefix prefix;
 	struct bpf_sock_tuple tuple;
 	struct address client;
 	struct lateness unknown; /* of a client of which nothing is known; a constant would be a map that no other relay

@@ -8,6 +8,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use zerocopy::FromBytes;
 
+use crate::chances::Because;
 use crate::error::{io_error, unless_interrupted};
 use crate::intf::{self, ending};
 use crate::verdict::Verdict;
@@ -39,7 +40,9 @@ pub struct FlowRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drawn {
     /// Of a thousand so many were to be left alone.
-    pub per_mille: u32,
+    pub per_mille: u16,
+    /// Why so many.
+    pub because: Because,
     /// When the slot began in which all connections of its client had the same lot, by the system's monotonic clock. None:
     /// it had its own.
     pub slot: Option<Duration>,
@@ -177,6 +180,26 @@ impl Accounts {
     }
 }
 
+/// Shows the connections that are open.
+#[derive(Debug)]
+pub struct OpenFlows {
+    pub(crate) flows: MapHandle,
+}
+
+impl OpenFlows {
+    /// What is known of each so far, as [`Ending::Idle`] with what passed last. While it is looked at connections come and
+    /// go: those that are there all the time are seen.
+    ///
+    /// # Errors
+    /// When the kernel does not show them.
+    pub fn each(&self, mut look: impl FnMut(FlowRecord)) -> io::Result<()> {
+        let all = self.flows.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let all = all.map_err(|error| io_error(&error))?;
+        all.filter_map(|(_, value)| parse(&value)).for_each(&mut look);
+        Ok(())
+    }
+}
+
 impl fmt::Debug for Accounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Accounts").field("flows", &self.flows).finish_non_exhaustive()
@@ -204,6 +227,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<FlowRecord> {
         start,
         holdout: (flow.holdout > 0).then(|| Drawn {
             per_mille: flow.holdout,
+            because: Because::of_code(flow.because),
             slot: (flow.slot_ns > 0).then(|| Duration::from_nanos(flow.slot_ns)),
         }),
         end,

@@ -101,6 +101,15 @@ impl From<IpNet> for prefix {
     }
 }
 
+impl prefix {
+    /// None if it is not as one was written.
+    pub(crate) fn to_net(self) -> Option<IpNet> {
+        let address = IpAddr::from(self.address);
+        let bits = if address.is_ipv4() { self.bits.checked_sub(96)? } else { self.bits };
+        IpNet::new(address, u8::try_from(bits).ok()?).ok()
+    }
+}
+
 /// The prefix of servers that a server's way back is judged with: a /24, or a /48 of IPv6. As
 /// `route_of` of the program.
 pub(crate) fn route_of(server: IpAddr) -> address {
@@ -130,6 +139,10 @@ mod tests {
         let prefix = prefix::from("10.1.2.3/8".parse::<IpNet>().unwrap());
         assert_eq!(prefix.bits, 104);
         assert_eq!(IpAddr::from(prefix.address), "10.0.0.0".parse::<IpAddr>().unwrap());
+        for net in ["10.0.0.0/8", "0.0.0.0/0", "::/0", "2001:db8::/32"] {
+            let net: IpNet = net.parse().unwrap();
+            assert_eq!(prefix::from(net).to_net(), Some(net));
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 mod account;
 mod attach;
+mod chances;
 mod error;
 mod held;
 mod intf;
@@ -24,7 +25,8 @@ mod verdict;
 #[doc(hidden)]
 pub mod fuzz;
 
-pub use account::{Accounts, AccountsSource, Course, Drawn, Ending, FlowRecord};
+pub use account::{Accounts, AccountsSource, Course, Drawn, Ending, FlowRecord, OpenFlows};
+pub use chances::{Because, Chance, Chances, Of};
 pub use error::Error;
 pub use held::{HeldSource, HeldSyn, HeldSyns};
 pub use policy::{Choice, Policy};

@@ -27,6 +27,9 @@ pub struct Policy {
     pub holdout_per_mille: u32,
     /// How long a slot of the holdout is. Zero: each connection is drawn by itself.
     pub holdout_slot: Duration,
+    /// Whether how many are left alone is [decided](crate::Chances) by group of clients and server; where it is not, by
+    /// `holdout_per_mille`. Takes slots that have a length.
+    pub decides: bool,
     /// New connections per second of one client (of one /64 for IPv6) past which the rest is left
     /// alone, and how many may come at once. None: no limit.
     pub syn_rate: Option<(u32, u32)>,

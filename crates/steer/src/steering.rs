@@ -16,8 +16,9 @@ use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use crate::account::AccountsSource;
+use crate::account::{AccountsSource, OpenFlows};
 use crate::attach::{Attachment, Side};
+use crate::chances::Chances;
 use crate::error::{Error, io_error};
 use crate::held::HeldSource;
 use crate::intf::{self, BANKS, settings};
@@ -238,6 +239,22 @@ impl Steering {
         Ok(HeldSource { ring: self.map("held_syns")?, bank: self.bank })
     }
 
+    /// What shows open connections.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn open_flows(&self) -> Result<OpenFlows, Error> {
+        Ok(OpenFlows { flows: self.map("flows")? })
+    }
+
+    /// What says how often to split, by place.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn chances(&self) -> Result<Chances, Error> {
+        Ok(Chances::new(self.map("groups")?, self.map("places")?, self.map("chances")?))
+    }
+
     /// What tells of ended connections. Only one relay at a time may take it.
     ///
     /// # Errors
@@ -284,6 +301,7 @@ impl Steering {
             bank: self.bank,
             mark: self.options.mark,
             holdout: policy.holdout_per_mille,
+            decides: policy.decides.into(),
             slot_ns: u64::try_from(policy.holdout_slot.as_nanos()).unwrap_or(u64::MAX),
             half_open: policy.half_open,
             reordering_hold_us: policy.reordering_hold_us,
@@ -482,7 +500,12 @@ fn map(object: &Object, name: &'static str) -> Result<MapHandle, Error> {
     MapHandle::try_from(&found).map_err(|error| failed(io_error(&error)))
 }
 
-fn put(map: &MapHandle, name: &'static str, key: &[u8], value: &[u8]) -> Result<(), Error> {
+pub(crate) fn put(
+    map: &MapHandle,
+    name: &'static str,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), Error> {
     map.update(key, value, MapFlags::ANY)
         .map_err(|error| Error::Map { map: name, error: io_error(&error) })
 }

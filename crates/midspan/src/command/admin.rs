@@ -13,7 +13,7 @@ use midspan_observe::admin::{Answer, Counters, Flows, Order, Request, Status};
 use midspan_relay::AdminConfig;
 
 use super::units::{age, bytes, rate};
-use super::{BadInput, gain};
+use super::{BadInput, decisions, gain};
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +34,17 @@ pub(crate) enum Command {
         /// How many to list, at most 1000
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         most: u16,
+    },
+    /// Show how often connections are split where, by what the running relay has learned
+    Decisions {
+        #[command(flatten)]
+        asking: Asking,
+        /// How many rows, those of which most is known first
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        most: usize,
+        /// Only those that are not simply split: harmed, pinned, or not known yet
+        #[arg(long)]
+        unusual: bool,
     },
     /// Say how much faster splitting is, by the flow logs of a relay with a holdout
     Gain(gain::Arguments),
@@ -87,11 +98,16 @@ impl From<By> for Order {
 
 /// Asks, and prints the answer.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    let mut rows = decisions::Rows::default();
     let (asking, request) = match command {
         Command::Status(asking) => (asking, Request::Status),
         Command::Counters(asking) => (asking, Request::Counters),
         Command::Flows { asking, by, most } => {
             (asking, Request::Flows { order: by.into(), most: most.into() })
+        }
+        Command::Decisions { asking, most, unusual } => {
+            rows = decisions::Rows { most, unusual };
+            (asking, Request::Decisions)
         }
         Command::Gain(arguments) => return gain::run(&arguments),
         Command::Drain(asking) => (asking, Request::Drain),
@@ -107,7 +123,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
     if asking.json {
         println!("{}", serde_json::to_string(&answer)?);
     } else {
-        print!("{}", text(&answer));
+        print!("{}", text(&answer, rows));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -162,11 +178,12 @@ impl Connection {
     }
 }
 
-fn text(answer: &Answer) -> String {
+fn text(answer: &Answer, rows: decisions::Rows) -> String {
     match answer {
         Answer::Status(status) => status_text(status),
         Answer::Counters(counters) => counters_text(counters),
         Answer::Flows(flows) => flows_text(flows),
+        Answer::Decisions(decisions) => decisions::text(decisions, rows),
         Answer::Done(said) | Answer::Error(said) => format!("{said}\n"),
     }
 }

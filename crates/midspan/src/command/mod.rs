@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod assist;
 pub(crate) mod cc;
+mod decisions;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 mod gain;

@@ -1,6 +1,7 @@
 //! The relay's settings: a file, its defaults, and what of it cannot be.
 
 mod change;
+mod decide;
 mod fault;
 mod forward;
 mod leg;
@@ -23,6 +24,7 @@ use midspan_split::defaults;
 use midspan_units::{ByteSize, Span, wording};
 use serde::{Deserialize, Serialize};
 
+pub use decide::{DecideConfig, DecideMode};
 pub use fault::ConfigError;
 use fault::{Fault, line_of, one_line, plain};
 pub(crate) use forward::Forward;
@@ -115,6 +117,9 @@ pub struct Config {
     /// Which connections of the clients are split.
     #[serde(default)]
     pub policy: PolicyConfig,
+    /// Splitting only where it does not harm. Absent: whatever `policy` has split is split.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decide: Option<DecideConfig>,
     /// How subscribers are shown.
     #[serde(default)]
     pub log: LogConfig,
@@ -236,6 +241,7 @@ impl Config {
             server_leg: LegConfig::default(),
             limits: LimitsConfig::default(),
             policy: PolicyConfig::default(),
+            decide: None,
             log: LogConfig::default(),
             metrics: None,
             flow_log: None,
@@ -413,6 +419,14 @@ impl Config {
         if let Some((key, said)) = self.policy.first_fault() {
             return fault(&["policy", key], said);
         }
+        if let Some(decide) = &self.decide {
+            if let Some((key, said)) = decide.first_fault() {
+                return fault(&["decide", key], said);
+            }
+            if let Some((key, said)) = self.policy.fault_beside(decide.mode) {
+                return fault(&["policy", key], said);
+            }
+        }
         if let Some((key, said)) = self.flow_log.as_ref().and_then(FlowLogConfig::first_fault) {
             return fault(&["flow_log", key], said);
         }
@@ -440,6 +454,9 @@ impl Config {
             }
             if self.limits.syn_rate.is_some() {
                 return fault(&["limits", "syn_rate"], said);
+            }
+            if self.decide.is_some() {
+                return fault(&["decide"], said);
             }
         }
         None
@@ -519,6 +536,14 @@ split_servers = ["192.0.2.0/24"]
 pass_ports = ["22", "5060-5061", 8080]
 pass_dscp = [46]
 holdout = 10
+[decide]
+mode = "dry-run"
+state = "/var/lib/midspan/decisions.json"
+groups = ["10.1.0.0/16"]
+always_split = ["192.0.2.0/25"]
+margin = "3 %"
+holdout = "5 %"
+explore = "2 %"
 [log]
 addresses = "plain"
 key_file = "/etc/midspan/pseudonyms.key"
@@ -632,10 +657,19 @@ to = "one.example:80"
             ("\"bpf\"", 32, ["\"nftables\"", "`policy`", "bpf"]),
             ("\"22\"", 35, ["\"0x16\"", "0x16", "5060-5061"]),
             ("holdout = 10", 37, ["holdout = 1001", "`policy.holdout`", "1000"]),
-            ("\"plain\"", 39, ["\"none\"", "none", "`pseudonym`"]),
-            ("/run/midspan/relay.sock", 48, ["/", "`admin.socket`", "100"]),
-            ("9743", 42, ["port", "socket address", ""]),
-            ("\"100 MB\"", 45, ["\"1 B\"", "`flow_log.max_size`", "4 KiB"]),
+            ("holdout = 10\n", 37, ["holdout = 0\n", "`policy.holdout`", "dry"]),
+            (
+                "holdout = 10\n",
+                38,
+                ["holdout = 10\nholdout_slot = \"0 s\"\n", "`policy.holdout_slot`", "slot"],
+            ),
+            ("\"dry-run\"", 37, ["\"on\"", "`policy.holdout`", "by itself"]),
+            ("\"3 %\"", 43, ["\"0 %\"", "`decide.margin`", "above 0"]),
+            ("\"2 %\"", 45, ["\"30 %\"", "`decide.explore`", "25 %"]),
+            ("\"plain\"", 47, ["\"none\"", "none", "`pseudonym`"]),
+            ("/run/midspan/relay.sock", 56, ["/", "`admin.socket`", "100"]),
+            ("9743", 50, ["port", "socket address", ""]),
+            ("\"100 MB\"", 53, ["\"1 B\"", "`flow_log.max_size`", "4 KiB"]),
             ("[46]", 36, ["[64]", "`policy.pass_dscp`", "63"]),
         ] {
             let text = FULL.replacen(wrong, words[0], 1);

@@ -9,7 +9,7 @@ use midspan_units::Span;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Config, Handshake};
+use super::{Config, DecideMode, Handshake};
 
 /// Which of the clients' connections are split. Empty: all. Takes BPF.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -60,10 +60,31 @@ impl PolicyConfig {
         if self.holdout > 1000 {
             return Some(("holdout", "must be between 0 and 1000 (per mille)"));
         }
-        let slots = Span::from_secs(10)..=Span::from_secs(86_400);
-        let slot = self.holdout_slot.unwrap_or(HOLDOUT_SLOT);
+        let slots = Span::from_secs(1)..=Span::from_secs(86_400);
+        let slot = self.slot();
         (slot != Span::ZERO && !slots.contains(&slot))
-            .then_some(("holdout_slot", "must be 0 s, or between 10 s and 24 h"))
+            .then_some(("holdout_slot", "must be 0 s, or between 1 s and 24 h"))
+    }
+
+    /// What does not go together with deciding by what was learned.
+    pub(super) fn fault_beside(&self, mode: DecideMode) -> Option<(&'static str, &'static str)> {
+        if self.slot() == Span::ZERO {
+            return Some(("holdout_slot", "must not be 0 s beside [decide], which goes by slots"));
+        }
+        match (mode, self.holdout) {
+            (DecideMode::On, 1..) => {
+                Some(("holdout", "must be 0 beside [decide], which leaves alone by itself"))
+            }
+            (DecideMode::DryRun, 0) => {
+                Some(("holdout", "must be above 0 for a dry run of [decide], to learn from"))
+            }
+            _ => None,
+        }
+    }
+
+    /// How long a slot is.
+    pub(crate) fn slot(&self) -> Span {
+        self.holdout_slot.unwrap_or(HOLDOUT_SLOT)
     }
 }
 
@@ -103,7 +124,8 @@ impl Config {
             ports: pass.chain(split).collect(),
             pass_dscp: policy.pass_dscp.clone(),
             holdout_per_mille: policy.holdout,
-            holdout_slot: policy.holdout_slot.unwrap_or(HOLDOUT_SLOT).into(),
+            holdout_slot: policy.slot().into(),
+            decides: self.decide.as_ref().is_some_and(|decide| decide.mode == DecideMode::On),
             // Two seconds' worth at once.
             syn_rate: self.limits.syn_rate.map(|rate| (rate, rate.saturating_mul(2))),
             half_open: self.limits.half_open,

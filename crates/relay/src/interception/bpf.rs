@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use midspan_steer::{
-    AccountsSource, HeldSource, LISTENERS_PER_SLOT, Options, Rules, Slot, Steering, Tally,
+    AccountsSource, Chances, HeldSource, LISTENERS_PER_SLOT, OpenFlows, Options, Rules, Slot,
+    Steering, Tally,
 };
 use midspan_sys::netlink::{Interface, Netlink};
 
@@ -281,6 +282,16 @@ impl Steered {
         if let Some(delivery) = self.delivery.take() {
             delivery.leave(mark);
         }
+    }
+
+    /// What shows open connections.
+    pub(crate) fn open_flows(&self) -> Result<OpenFlows, InterceptionError> {
+        Ok(self.steering.open_flows()?)
+    }
+
+    /// What says how often to split, by place.
+    pub(crate) fn chances(&self) -> Result<Chances, InterceptionError> {
+        Ok(self.steering.chances()?)
     }
 
     /// What tells of ended connections.

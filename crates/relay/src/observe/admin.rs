@@ -135,6 +135,12 @@ async fn answer(request: Request, monitor: &Monitor, roll: &mut Roll) -> Answer 
             Ok(flows) => Answer::Flows(flows),
             Err(Gone) => Answer::Error("a worker has ended".into()),
         },
+        Request::Decisions => match monitor.0.board.get() {
+            Some(board) => Answer::Decisions(board.decisions()),
+            None => Answer::Error(
+                "nothing is decided: there is no [decide] in the configuration".into(),
+            ),
+        },
         Request::Drain => command(monitor, Command::Drain).await,
         Request::Reload => command(monitor, Command::Reload).await,
         Request::Log { level } => match monitor.set_log_level(&level) {

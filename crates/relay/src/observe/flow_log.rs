@@ -297,6 +297,7 @@ mod tests {
             verdict: "split".into(),
             slot: None,
             holdout: None,
+            because: None,
             ended: "fin".into(),
             up: Direction::default(),
             down: Direction::default(),

@@ -37,7 +37,8 @@ impl Collector for Numbers {
         self.reloads(&mut page)?;
         self.counters(&mut page)?;
         self.ended_flows(&mut page)?;
-        self.verdicts(&mut page)
+        self.verdicts(&mut page)?;
+        self.decisions(&mut page)
     }
 }
 
@@ -245,6 +246,49 @@ impl Numbers {
             &samples.collect::<Vec<_>>(),
         )?;
         self.passed(page)
+    }
+
+    /// What was decided by what was learned.
+    fn decisions(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Some(board) = self.0.0.board.get() else { return Ok(()) };
+        let units = board.units().into_iter().map(|units| Sample {
+            labels: vec![("level", units.level.into()), ("because", units.because.into())],
+            value: ConstGauge::new(units.count as i64),
+        });
+        page.family(
+            "midspan_decide_units",
+            "Prefixes of servers, services, and services of groups of clients, by what was decided of them",
+            None,
+            &units.collect::<Vec<_>>(),
+        )?;
+        let transfers = board.transfers();
+        let transfers = [
+            ("counted", transfers.counted),
+            ("learned", transfers.learned),
+            ("late", transfers.late),
+            ("full", transfers.full),
+            ("unsettled", transfers.unsettled),
+            ("empty", transfers.empty),
+            ("useless", transfers.useless),
+            ("lost", transfers.lost),
+        ]
+        .map(|(became, count)| Sample::of("became", became, ConstCounter::new(count)));
+        page.family(
+            "midspan_decide_transfers",
+            "Connections that ended, to learn from, by what became of them",
+            None,
+            &transfers,
+        )?;
+        let Some(all) = board.of_all() else { return Ok(()) };
+        let [least, most] = [all.interval.lower, all.interval.upper];
+        let gains = [("estimate", all.gain), ("at_least", least), ("at_most", most)]
+            .map(|(which, gain)| Sample::of("bound", which, ConstGauge::new(gain.exp())));
+        page.family(
+            "midspan_decide_gain",
+            "How many times faster connections are if they are split, of all together",
+            Some(Unit::Other("ratio".into())),
+            &gains,
+        )
     }
 
     /// What passed of connections, split or not.

@@ -87,6 +87,7 @@ impl Observer {
             verdict: record.verdict.label().into(),
             slot: record.holdout.and_then(|drawn| drawn.slot).map(|slot| epoch.wall_at(slot)),
             holdout: record.holdout.map(|drawn| f64::from(drawn.per_mille) / 1000.0),
+            because: record.holdout.map(|drawn| drawn.because.label().into()),
             ended: record.ending.label().into(),
             up: direction(&record.up),
             down: direction(&record.down),

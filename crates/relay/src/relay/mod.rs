@@ -14,6 +14,7 @@ use crate::background::Background;
 use crate::config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
 use crate::control::Brought;
 use crate::counters::Snapshot;
+use crate::decide::Decider;
 use crate::held;
 use crate::injector::Injector;
 use crate::interception::{self, Interception, InterceptionError, Steered};
@@ -122,6 +123,7 @@ pub struct Relay {
     way: Way,
     served: Served,
     accounts: Option<Background>,
+    decide: Option<Background>,
     held: Option<Background>,
     /// SYNs cannot be held, and that was said.
     holds_nothing: bool,
@@ -250,6 +252,7 @@ impl Relay {
             way: Way::Foreign,
             served: Served::default(),
             accounts: None,
+            decide: None,
             held: None,
             holds_nothing: false,
             names: None,
@@ -259,6 +262,13 @@ impl Relay {
         for (index, worker) in workers.into_iter().enumerate() {
             let thread = relay.spawn(index, worker).map_err(system("threads"))?;
             relay.workers.push(thread);
+        }
+        let decider = match &way {
+            Way::Bpf(steered) => Decider::begin(&relay.shared.settings().config, steered)?,
+            Way::Foreign | Way::Nftables(_) => None,
+        };
+        if let Some(decider) = &decider {
+            let _ = relay.shared.board.set(decider.board());
         }
         match &mut way {
             Way::Bpf(steered) => {
@@ -287,7 +297,10 @@ impl Relay {
             Err(error) => return Err(error.into()),
         }
         if let Way::Bpf(steered) = &relay.way {
-            let thread = accounts::take(steered.accounts()?, relay.shared.clone());
+            let decide = decider.map(|decider| decider.run(privileges)).transpose();
+            let (ended, thread) = decide.map_err(system("threads"))?.unzip();
+            relay.decide = thread;
+            let thread = accounts::take(steered.accounts()?, relay.shared.clone(), ended);
             relay.accounts = Some(thread.map_err(system("threads"))?);
             if relay.shared.injector.get().is_some() {
                 let thread = held::take(steered.held()?, relay.shared.clone());
@@ -352,6 +365,7 @@ impl Relay {
         self.shared.advance(Phase::Stop);
         let ends: Vec<_> = self.workers.drain(..).map(JoinHandle::join).collect();
         self.accounts = None;
+        self.decide = None;
         self.held = None;
         self.names = None;
         self.way = Way::Foreign;
@@ -461,7 +475,8 @@ fn worker_count(config: &Config) -> io::Result<usize> {
 fn load(config: &Config, workers: usize) -> Result<Way, InterceptionError> {
     let needs_bpf = config.policy != PolicyConfig::default()
         || config.limits.syn_rate.is_some()
-        || config.confirms();
+        || config.confirms()
+        || config.decide.is_some();
     match config.interception {
         InterceptionKind::Nftables | InterceptionKind::None => Ok(Way::Foreign),
         InterceptionKind::Bpf => Ok(Way::Bpf(Steered::load(config, workers)?.into())),

@@ -261,6 +261,7 @@ impl Relay {
     fn retire(&mut self, successor: Successor) {
         // One at a time may take the records, or be looked at.
         self.accounts = None;
+        self.decide = None;
         self.held = None;
         self.served = Served::default();
         self.shared.advance(Phase::Retire);

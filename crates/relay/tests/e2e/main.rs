@@ -10,6 +10,7 @@ mod blind;
 mod boundaries;
 mod confirm;
 mod death;
+mod decide;
 mod descriptors;
 mod early_answer;
 mod ends;

@@ -1,0 +1,174 @@
+//! What is told of decisions to who looks from outside.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use midspan_gain::{Decision, Estimate, Reason, Taken, Unit};
+use midspan_observe::admin::{Decided, Decisions, Transfers};
+
+use crate::config::DecideMode;
+
+/// What was decided last, and what became of what was heard.
+#[derive(Debug)]
+pub(crate) struct Board {
+    mode: DecideMode,
+    slot: Duration,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    told: Vec<Told>,
+    transfers: Transfers,
+    harmed: Vec<String>,
+}
+
+/// What was decided of a unit.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub(super) unit: Unit,
+    pub(super) name: String,
+    pub(super) decision: Decision,
+    /// An operator has said so, whatever was decided.
+    pub(super) is_pinned: bool,
+    /// How often its gain has changed.
+    pub(super) changes: u32,
+}
+
+/// Units of one level, by what was decided of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Units {
+    /// `prefix`, `service` or `place`.
+    pub(crate) level: &'static str,
+    /// `unknown`, `fine`, `harm` or `pinned`.
+    pub(crate) because: &'static str,
+    pub(crate) count: u64,
+}
+
+impl Board {
+    pub(super) fn new(mode: DecideMode, slot: Duration) -> Board {
+        Board { mode, slot, shown: Mutex::default() }
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn show(&self, told: Vec<Told>) {
+        self.shown().told = told;
+    }
+
+    /// Whether others are harmed than were before.
+    pub(super) fn harmed_are_new(&self, harmed: &[&str]) -> bool {
+        let mut shown = self.shown();
+        let is_new = harmed.iter().any(|name| !shown.harmed.iter().any(|known| known == name));
+        shown.harmed = harmed.iter().map(|&name| name.to_owned()).collect();
+        is_new
+    }
+
+    pub(super) fn count(&self, told: midspan_gain::Told) {
+        let mut shown = self.shown();
+        let transfers = &mut shown.transfers;
+        let count = match told {
+            midspan_gain::Told::Taken(Taken::Counted) => &mut transfers.counted,
+            midspan_gain::Told::Taken(Taken::Learned) => &mut transfers.learned,
+            midspan_gain::Told::Taken(Taken::Late) => &mut transfers.late,
+            midspan_gain::Told::Taken(Taken::Full) => &mut transfers.full,
+            midspan_gain::Told::Unsettled => &mut transfers.unsettled,
+            midspan_gain::Told::Empty => &mut transfers.empty,
+            midspan_gain::Told::Useless => &mut transfers.useless,
+        };
+        *count += 1;
+    }
+
+    /// One more was not heard of.
+    pub(super) fn lose(&self) {
+        self.shown().transfers.lost += 1;
+    }
+
+    /// What became of the transfers that ended.
+    pub(crate) fn transfers(&self) -> Transfers {
+        self.shown().transfers
+    }
+
+    /// How many units there are, by what was decided of them.
+    pub(crate) fn units(&self) -> Vec<Units> {
+        let mut units: Vec<Units> = Vec::new();
+        for told in &self.shown().told {
+            let level = match told.unit {
+                Unit::All => continue,
+                Unit::Prefix(_) => "prefix",
+                Unit::Service { .. } => "service",
+                Unit::Place(_) => "place",
+            };
+            let because = because(told);
+            match units.iter_mut().find(|one| (one.level, one.because) == (level, because)) {
+                Some(one) => one.count += 1,
+                None => units.push(Units { level, because, count: 1 }),
+            }
+        }
+        units
+    }
+
+    /// What is known of all transfers together; none as long as none counted.
+    pub(crate) fn of_all(&self) -> Option<Estimate> {
+        let shown = self.shown();
+        let all = shown.told.iter().find(|told| told.unit == Unit::All)?;
+        estimate(&all.decision)
+            .filter(|estimate| estimate.unit == Unit::All && estimate.weight > 0.0)
+    }
+
+    /// All that was decided.
+    pub(crate) fn decisions(&self) -> Decisions {
+        let shown = self.shown();
+        Decisions {
+            is_dry_run: self.mode == DecideMode::DryRun,
+            slot_s: self.slot.as_secs_f64(),
+            transfers: shown.transfers,
+            decided: shown.told.iter().map(Told::to_answer).collect(),
+        }
+    }
+}
+
+fn because(told: &Told) -> &'static str {
+    match told.decision.reason {
+        _ if told.is_pinned => "pinned",
+        Reason::Pinned(_) => "pinned",
+        Reason::Fine(_) => "fine",
+        Reason::Harm(_) => "harm",
+        Reason::Unknown(_) => "unknown",
+    }
+}
+
+fn estimate(decision: &Decision) -> Option<Estimate> {
+    match decision.reason {
+        Reason::Pinned(_) => None,
+        Reason::Fine(estimate) | Reason::Harm(estimate) | Reason::Unknown(estimate) => {
+            Some(estimate)
+        }
+    }
+}
+
+impl Told {
+    fn to_answer(&self) -> Decided {
+        let level = match self.unit {
+            Unit::All => "all",
+            Unit::Prefix(_) => "prefix",
+            Unit::Service { .. } => "service",
+            Unit::Place(_) => "place",
+        };
+        let estimate = estimate(&self.decision);
+        Decided {
+            level: level.into(),
+            of: self.name.clone(),
+            split: if self.is_pinned { 1.0 } else { self.decision.split },
+            because: because(self).into(),
+            is_doubted: self.decision.is_doubted,
+            gain: estimate.map(|estimate| estimate.gain.exp()),
+            at_least: estimate.map(|estimate| estimate.interval.lower.exp()),
+            at_most: estimate.map(|estimate| estimate.interval.upper.exp()),
+            weight: estimate.map_or(0.0, |estimate| estimate.weight),
+            changes: self.changes,
+        }
+    }
+}
