@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use crate::identity::FlowId;
 use crate::leg::LegStats;
 use crate::naming::ClientName;
 
@@ -42,6 +43,8 @@ impl Entry {
 /// A flow that the relay has split.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Split {
+    /// Which connection it is. What it has in common with [`Path::id`] is the client's SYN.
+    pub id: FlowId,
     /// When the relay took it.
     #[serde(serialize_with = "rfc3339")]
     pub start: SystemTime,
@@ -78,6 +81,8 @@ pub struct Split {
 /// A flow as the steering program saw it pass, whether it was split or not.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Path {
+    /// Which connection it is.
+    pub id: FlowId,
     /// When its opening was seen.
     #[serde(serialize_with = "rfc3339")]
     pub start: SystemTime,
@@ -166,6 +171,7 @@ mod tests {
             ..LegStats::default()
         };
         let entry = Entry::Split(Split {
+            id: FlowId(0xa1),
             start: at(0),
             end: at(2500),
             client: Naming::Plain.of("10.0.0.1:4000".parse().unwrap()),
@@ -184,6 +190,7 @@ mod tests {
         let line = parsed(&entry);
         assert_eq!(line["schema"], 1);
         assert_eq!(line["kind"], "split");
+        assert_eq!(line["id"], "00000000000000a1");
         assert_eq!(line["start"], "2027-01-15T08:00:00.000000Z");
         assert_eq!(line["end"], "2027-01-15T08:00:02.500000Z");
         assert_eq!(line["client"], "10.0.0.1:4000");
@@ -202,6 +209,7 @@ mod tests {
     #[test]
     fn a_flow_that_passed_is_another_kind_of_line() {
         let entry = Entry::Path(Path {
+            id: FlowId(u64::MAX),
             start: at(0),
             end: at(1),
             client: ClientName::Pseudonym(7),
@@ -223,6 +231,7 @@ mod tests {
         let line = parsed(&entry);
         assert_eq!((&line["kind"], &line["schema"]), (&json!("path"), &json!(1)));
         assert_eq!(line["client"], "sub-0000000000000007");
+        assert_eq!(line["id"], "ffffffffffffffff");
         assert_eq!((&line["slot"], &line["holdout"]), (&line["start"], &json!(0.5)));
         assert_eq!(line["up"]["last_payload_us"], 20);
         assert_eq!(line["up"]["last_acknowledged_us"], 40);

@@ -9,10 +9,12 @@
 pub mod admin;
 mod entry;
 mod histogram;
+mod identity;
 mod leg;
 mod naming;
 
 pub use entry::{Direction, Entry, Path, SCHEMA, Split};
 pub use histogram::{Distribution, Histogram, RATE, SHARE, Scale, TIME};
+pub use identity::{Began, FlowId};
 pub use leg::{Algorithm, LegStats};
 pub use naming::{ClientName, KeyError, Naming, PseudonymKey, subscriber};

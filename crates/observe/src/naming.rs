@@ -35,6 +35,14 @@ impl Naming {
             Naming::Plain => ClientName::Plain(client),
         }
     }
+
+    /// What is secret under the key. In plain nothing is.
+    pub(crate) fn hasher(&self) -> SipHasher24 {
+        match self {
+            Naming::Pseudonym(key) => SipHasher24::new_with_key(&key.0),
+            Naming::Plain => SipHasher24::new(),
+        }
+    }
 }
 
 /// The key of the pseudonyms. With it an IPv4 subscriber is found by trying all addresses: it is as

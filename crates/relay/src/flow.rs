@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::vec::IntoIter;
 
+use midspan_observe::FlowId;
 use midspan_split::{
     Failure, Flow, Key, Leg, LegInfo, Legs, Note, PerLeg, Read, Readiness, Verdict, Way, Write,
 };
@@ -50,6 +51,8 @@ pub(crate) struct Means<'a> {
 /// What is told of a flow from outside, beside its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Story {
+    /// What the flow log calls it.
+    pub(crate) id: FlowId,
     pub(crate) client: SocketAddr,
     pub(crate) server: SocketAddr,
     pub(crate) start: Instant,

@@ -8,6 +8,8 @@ pub(crate) struct Opening {
     /// Whom it is for. None if it does not say all that an address has, which is so within a link
     /// (RFC 4007, 6).
     pub(crate) server: Option<SocketAddr>,
+    /// Its sequence number. None if the kernel has not kept it, as of a connection established by a cookie.
+    pub(crate) sequence: Option<u32>,
     /// Code point of its packet.
     pub(crate) dscp: u8,
     /// It offers MPTCP (RFC 8684).
@@ -63,7 +65,13 @@ impl Opening {
         };
         let port = pair_at(tcp, 2)?;
         let server = server.map(|address| SocketAddr::new(address, port));
-        let mut opening = Opening { server, dscp: traffic_class >> 2, ..Opening::default() };
+        let sequence = u32::from_be_bytes(tcp.get(4..8)?.try_into().ok()?);
+        let mut opening = Opening {
+            server,
+            sequence: Some(sequence),
+            dscp: traffic_class >> 2,
+            ..Opening::default()
+        };
         let length = usize::from(tcp.get(12)? >> 4) * 4;
         opening.data = end > headers.len() - tcp.len() + length;
         for kind in Options(tcp.get(20..length)?) {
@@ -136,7 +144,12 @@ mod tests {
     fn reads_both_versions() {
         let v4 = bytes(&[IPV4, TCP, USUAL].concat());
         let server = |address: &str| Some(address.parse().unwrap());
-        let usual = Opening { dscp: 46, server: server("127.0.0.1:47157"), ..Opening::default() };
+        let usual = Opening {
+            dscp: 46,
+            server: server("127.0.0.1:47157"),
+            sequence: Some(0x2f9b_7208),
+            ..Opening::default()
+        };
         assert_eq!(Opening::of(&v4), usual);
         // One more byte than there are headers.
         let mut longer = v4.clone();

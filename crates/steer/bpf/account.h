@@ -137,6 +137,7 @@ static __always_inline struct flow *begin(struct packet *packet, const struct co
 	/* 0 while the server has not answered: its SYN or reset is still to come. */
 	flow->down.next = opening->stage == ANSWERED ? opening->answer + 1 : 0;
 	flow->verdict = opening->verdict;
+	flow->sequence = opening->sequence;
 	flow->holdout = opening->holdout;
 	flow->because = opening->because;
 	flow->slot_ns = opening->slot_ns;

@@ -239,6 +239,8 @@ struct flow {
 	struct course down;
 	__u32 verdict;    /* enum verdict, of its opening */
 	__u32 ending;     /* enum ending */
+	__u32 sequence;   /* number of its SYN */
+	__u32 unused;
 };
 
 /* What is known of the way back from a prefix of servers. */

@@ -20,6 +20,8 @@ pub struct FlowRecord {
     pub client: SocketAddr,
     /// Whom it was opened to.
     pub server: SocketAddr,
+    /// The sequence number of its SYN.
+    pub sequence: u32,
     /// What became of its opening: [`Verdict::Split`], or why it was passed.
     pub verdict: Verdict,
     /// When its SYN passed first, by the system's monotonic clock.
@@ -223,6 +225,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<FlowRecord> {
     Some(FlowRecord {
         client: flow.connection.client(),
         server: flow.connection.server(),
+        sequence: flow.sequence,
         verdict: Verdict::of_code(flow.verdict)?,
         start,
         holdout: (flow.holdout > 0).then(|| Drawn {
@@ -287,6 +290,7 @@ mod tests {
             },
             verdict: verdict::PASS_HOLDOUT,
             ending,
+            sequence: 77,
             ..intf::flow::new_zeroed()
         }
     }
@@ -296,7 +300,7 @@ mod tests {
         let record = parse(flow(ending::FINISHED).as_bytes()).unwrap();
         assert_eq!(record.client, "10.1.0.2:40000".parse().unwrap());
         assert_eq!(record.server, "[fd02::2]:443".parse().unwrap());
-        assert_eq!(record.verdict, Verdict::PassHoldout);
+        assert_eq!((record.verdict, record.sequence), (Verdict::PassHoldout, 77));
         assert_eq!((record.start.as_nanos(), record.end.as_nanos()), (1_000, 9_000));
         assert_eq!((record.up.bytes, record.up.finished), (512, true));
         let acknowledged = record.up.acknowledged.map(|(a, b)| (a.as_nanos(), b.as_nanos()));

@@ -198,6 +198,7 @@ mod tests {
         FlowRecord {
             client: "10.0.3.4:40000".parse().unwrap(),
             server: "192.0.2.200:443".parse().unwrap(),
+            sequence: 1,
             verdict: Verdict::PassHoldout,
             start: seconds(65),
             holdout: Some(Drawn {

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use midspan_observe::{Direction, Entry, LegStats, Naming, Path, Split};
+use midspan_observe::{Began, Direction, Entry, FlowId, LegStats, Naming, Path, Split};
 use midspan_split::{Cause, Leg, PerLeg};
 use midspan_steer::{Course, FlowRecord};
+use midspan_units::Time;
 
 use super::error::ObserveError;
 use super::flow_log::FlowLog;
@@ -15,6 +16,7 @@ use crate::clock::Epoch;
 use crate::config::Config;
 use crate::flow::{LiveFlow, Story, Totals};
 use crate::privileges::Privileges;
+use crate::socket::Accepted;
 
 /// What the workers tell what they know to.
 #[derive(Debug)]
@@ -34,6 +36,16 @@ impl Observer {
             flow_log: config.flow_log.as_ref().map(open).transpose()?,
             measures: config.metrics.is_some(),
         })
+    }
+
+    /// What a connection that was taken now is called: as the steering program's record of it is, if the kernel has kept
+    /// its SYN.
+    pub(crate) fn identify(&self, accepted: &Accepted, now: Time) -> FlowId {
+        let began = match accepted.opening.sequence {
+            Some(sequence) => Began::With(sequence),
+            None => Began::At(now.as_nanos()),
+        };
+        self.naming.identify(accepted.client, accepted.server, began)
     }
 
     /// Takes note of a flow that is over, before its sockets are closed. Without metrics and flow
@@ -79,7 +91,9 @@ impl Observer {
             first_acknowledged_us: course.acknowledged.map(|(first, _)| since(first)),
             last_acknowledged_us: course.acknowledged.map(|(_, last)| since(last)),
         };
+        let began = Began::With(record.sequence);
         flow_log.add(Entry::Path(Path {
+            id: self.naming.identify(record.client, record.server, began),
             start: epoch.wall_at(record.start),
             end: epoch.wall_at(record.end),
             client: self.naming.of(record.client),
@@ -119,6 +133,7 @@ impl Observer {
         if let Some(flow_log) = &self.flow_log {
             let now = SystemTime::now();
             flow_log.add(Entry::Split(Split {
+                id: story.id,
                 start: now.checked_sub(lasted).unwrap_or(now),
                 end: now,
                 client: self.naming.of(story.client),

@@ -206,7 +206,8 @@ impl EventLoop {
         self.host.counters().mptcp.add(u64::from(mptcp));
         count_declined(self.host.counters(), opening, self.host.settings.config.fast_open);
         let (start, spliced) = (self.host.now, PerLeg::default());
-        let story = Story { client, server, start, connected: None, spliced };
+        let id = self.host.shared.observer.identify(&accepted, self.now());
+        let story = Story { id, client, server, start, connected: None, spliced };
         let (subscriber, now) = (subscriber(client.ip()), self.now());
         let ahead = read_ahead(&self.host.settings.config);
         let begin =

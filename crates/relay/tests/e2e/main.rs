@@ -22,6 +22,7 @@ mod garbage;
 mod hand;
 mod handshake;
 mod hostile;
+mod identity;
 mod idle;
 mod learned;
 mod legs;
