@@ -1,4 +1,4 @@
-//! What the flow log says of a flow, when it is over.
+//! What the flow log says of a flow: when it is over, and when it begins if that is asked for.
 
 use core::net::SocketAddr;
 use std::borrow::Cow;
@@ -19,6 +19,8 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Entry {
+    /// A flow that the relay begins to split.
+    Start(Start),
     /// A flow that the relay has split.
     Split(Split),
     /// A flow, split or not, as it was seen to pass.
@@ -38,6 +40,22 @@ impl Entry {
         // Neither keys nor values are such that JSON could not hold them.
         serde_json::to_string(&line).unwrap_or_default()
     }
+}
+
+/// A flow that the relay begins to split. Its [`Split`] follows when it is over.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Start {
+    /// Which connection it is.
+    pub id: FlowId,
+    /// When the relay took it.
+    #[serde(serialize_with = "rfc3339")]
+    pub start: SystemTime,
+    /// Who opened it.
+    pub client: ClientName,
+    /// Whom it is to be passed on to. One of several that cannot be connected to gives way to the next.
+    pub server: SocketAddr,
+    /// The worker that has it.
+    pub worker: usize,
 }
 
 /// A flow that the relay has split.
@@ -204,6 +222,22 @@ mod tests {
         for key in keys(&line).into_iter().chain(keys(&line["client_leg"])) {
             assert!(docs.contains(&format!("`{key}`")), "docs/flow-log.md lacks {key}");
         }
+    }
+
+    #[test]
+    fn a_start_says_what_is_known_by_then() {
+        let entry = Entry::Start(Start {
+            id: FlowId(0xa1),
+            start: at(0),
+            client: ClientName::Pseudonym(7),
+            server: "192.0.2.1:80".parse().unwrap(),
+            worker: 1,
+        });
+        let line = json!({
+            "schema": 1, "kind": "start", "id": "00000000000000a1", "start": "2027-01-15T08:00:00.000000Z",
+            "client": "sub-0000000000000007", "server": "192.0.2.1:80", "worker": 1,
+        });
+        assert_eq!(parsed(&entry), line);
     }
 
     #[test]

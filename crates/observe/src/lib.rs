@@ -13,7 +13,7 @@ mod identity;
 mod leg;
 mod naming;
 
-pub use entry::{Direction, Entry, Path, SCHEMA, Split};
+pub use entry::{Direction, Entry, Path, SCHEMA, Split, Start};
 pub use histogram::{Distribution, Histogram, RATE, SHARE, Scale, TIME};
 pub use identity::{Began, FlowId};
 pub use leg::{Algorithm, LegStats};

@@ -553,6 +553,7 @@ listen = "127.0.0.1:9743"
 path = "/var/log/midspan/flows.jsonl"
 max_size = "100 MB"
 keep = 3
+starts = true
 [admin]
 socket = "/run/midspan/relay.sock"
 "#;
@@ -667,7 +668,7 @@ to = "one.example:80"
             ("\"3 %\"", 43, ["\"0 %\"", "`decide.margin`", "above 0"]),
             ("\"2 %\"", 45, ["\"30 %\"", "`decide.explore`", "25 %"]),
             ("\"plain\"", 47, ["\"none\"", "none", "`pseudonym`"]),
-            ("/run/midspan/relay.sock", 56, ["/", "`admin.socket`", "100"]),
+            ("/run/midspan/relay.sock", 57, ["/", "`admin.socket`", "100"]),
             ("9743", 50, ["port", "socket address", ""]),
             ("\"100 MB\"", 53, ["\"1 B\"", "`flow_log.max_size`", "4 KiB"]),
             ("[46]", 36, ["[64]", "`policy.pass_dscp`", "63"]),

@@ -55,6 +55,9 @@ pub struct FlowLogConfig {
     /// Renamed files that are kept.
     #[serde(default = "default_keep")]
     pub keep: u32,
+    /// Whether flows have a line when they begin as well.
+    #[serde(default)]
+    pub starts: bool,
 }
 
 fn default_keep() -> u32 {

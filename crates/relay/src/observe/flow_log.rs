@@ -306,7 +306,7 @@ mod tests {
     }
 
     fn config(path: PathBuf) -> FlowLogConfig {
-        FlowLogConfig { path, max_size: None, keep: 2 }
+        FlowLogConfig { path, max_size: None, keep: 2, starts: false }
     }
 
     fn lines(path: &Path) -> Vec<serde_json::Value> {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use midspan_observe::{Began, Direction, Entry, FlowId, LegStats, Naming, Path, Split};
+use midspan_observe::{Began, Direction, Entry, FlowId, LegStats, Naming, Path, Split, Start};
 use midspan_split::{Cause, Leg, PerLeg};
 use midspan_steer::{Course, FlowRecord};
 use midspan_units::Time;
@@ -23,6 +23,8 @@ use crate::socket::Accepted;
 pub(crate) struct Observer {
     pub(crate) naming: Naming,
     pub(crate) flow_log: Option<FlowLog>,
+    /// Whether it is told of flows that begin.
+    starts: bool,
     /// Whether what TCP knows of a flow at its end is wanted.
     measures: bool,
 }
@@ -34,6 +36,7 @@ impl Observer {
         Ok(Observer {
             naming: naming::of(&config.log)?,
             flow_log: config.flow_log.as_ref().map(open).transpose()?,
+            starts: config.flow_log.as_ref().is_some_and(|log| log.starts),
             measures: config.metrics.is_some(),
         })
     }
@@ -46,6 +49,18 @@ impl Observer {
             None => Began::At(now.as_nanos()),
         };
         self.naming.identify(accepted.client, accepted.server, began)
+    }
+
+    /// Takes note of a flow that begins now, where that is asked for.
+    pub(crate) fn begins(&self, worker: usize, story: &Story) {
+        let Some(flow_log) = self.flow_log.as_ref().filter(|_| self.starts) else { return };
+        flow_log.add(Entry::Start(Start {
+            id: story.id,
+            start: SystemTime::now(),
+            client: self.naming.of(story.client),
+            server: story.server,
+            worker,
+        }));
     }
 
     /// Takes note of a flow that is over, before its sockets are closed. Without metrics and flow

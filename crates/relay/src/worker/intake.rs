@@ -208,6 +208,7 @@ impl EventLoop {
         let (start, spliced) = (self.host.now, PerLeg::default());
         let id = self.host.shared.observer.identify(&accepted, self.now());
         let story = Story { id, client, server, start, connected: None, spliced };
+        self.host.shared.observer.begins(self.host.index, &story);
         let (subscriber, now) = (subscriber(client.ip()), self.now());
         let ahead = read_ahead(&self.host.settings.config);
         let begin =

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::observe::{lines, of_kind};
+use crate::process::{EARLY, RelayProcess};
 use crate::steer::start;
-use crate::world::{CLIENT, PATIENCE, SERVER, World, abort, ip};
+use crate::world::{CLIENT, PATIENCE, SERVER, World, abort, assert_reset, ip};
 
 /// Connections one after the other from the same port, to the same port.
 const TURNS: usize = 30;
@@ -80,4 +81,37 @@ fn what_the_relay_and_the_steering_program_say_of_a_connection_meets() {
         carried.sort_unstable();
         assert_eq!(carried, (1..=2 * TURNS as u64).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn who_asks_for_starts_has_a_line_before_anything_has_ended() {
+    let Some(world) = World::new() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("flows.jsonl");
+    let settings = format!("{EARLY}[flow_log]\npath = {path:?}\nstarts = true\n");
+    let mut relay = RelayProcess::start(&world.relay, &settings);
+    let (mut near, far) = world.pair(SERVER[0]);
+    near.write_all(b"x").unwrap();
+    let begun = await_kind(&path, "start", 1);
+    assert_eq!((begun.len(), of_kind(lines(&path), "split").len()), (1, 0));
+    assert_eq!(begun[0]["server"], far.local_addr().unwrap().to_string());
+    drop((near, far));
+    // Nobody listens.
+    let nobody = SocketAddr::new(ip(SERVER[1]), 9);
+    assert_reset(world.connect(nobody));
+    relay.until(|counts| counts["accepted"] == 2 && counts["active"] == 0);
+    let ended = await_kind(&path, "split", 2);
+    let refused = ended.iter().find(|line| line["ended"] == "connect_failed").unwrap();
+    assert_eq!(refused["server"], nobody.to_string());
+    let (begun, ended) = (by_id(of_kind(lines(&path), "start")), by_id(ended));
+    assert_eq!((begun.len(), ended.len()), (2, 2));
+    for (id, start) in &begun {
+        let end = &ended[id];
+        for key in ["client", "server", "worker"] {
+            assert_eq!(start[key], end[key], "{start:#} {end:#}");
+        }
+    }
+    let order: Vec<_> = lines(&path).into_iter().filter(|line| line["kind"] != "path").collect();
+    let first = |id: &str| order.iter().position(|line| line["id"] == id).unwrap();
+    assert!(begun.keys().all(|id| order[first(id)]["kind"] == "start"), "{order:#?}");
 }
