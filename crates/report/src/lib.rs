@@ -9,6 +9,7 @@ pub mod beside;
 mod charts;
 pub mod compare;
 mod factors;
+pub mod gain;
 mod grid;
 mod html;
 mod machine;

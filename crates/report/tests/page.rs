@@ -2,6 +2,7 @@
 
 mod fixture;
 
+use midspan_report::gain::{self, Effect, Hour, Judgement};
 use midspan_report::{Report, compare};
 use midspan_scenario::record::{Outcome, Record};
 use midspan_scenario::reference;
@@ -138,6 +139,72 @@ fn the_comparison_of_several_scenarios_is_a_page() {
     assert!(page.contains("20 of 20 cells and variants of the reference's kind measured"));
     assert_eq!(page.matches("class=\"series ").count(), 20);
     assert_balanced(&compare::page("None", &[]));
+}
+
+/// Of one in `of`, with bounds unless it is not known.
+fn effect(of: &str, verdict: Judgement) -> Effect {
+    let times = match verdict {
+        Judgement::Faster => Some([1.3, 1.47, 1.69]),
+        Judgement::Slower => Some([0.6, 0.69, 0.78]),
+        Judgement::NoSlower => Some([0.98, 1.0, 1.03]),
+        Judgement::Unknown => None,
+    };
+    let [at_least, gain, at_most] = [0, 1, 2].map(|at| times.map(|times| times[at]));
+    Effect { of: of.to_owned(), split: 1130, held_out: 1128, gain, at_least, at_most, verdict }
+}
+
+#[test]
+fn gains_are_a_page_with_a_line_for_each_bound() {
+    let all = effect("all", Judgement::Faster);
+    let sizes = ["10 to 100 kB", "1 to 10 MB"].map(|of| effect(of, Judgement::NoSlower));
+    let services = [
+        effect("192.0.2.10", Judgement::Faster),
+        effect("2001:db8:1234:5678:9abc:def0:1234:5678", Judgement::Slower),
+        effect("<b>", Judgement::Unknown),
+        effect("203.0.113.77", Judgement::Unknown),
+    ];
+    let hours: Vec<Hour> = (0..200)
+        .map(|number| Hour {
+            start: 1_795_586_400 + 3600 * number,
+            effect: effect("an hour", Judgement::Faster),
+        })
+        .collect();
+    let notes = ["3 connections <carried> nothing".to_owned()];
+    let full = gain::Page {
+        source: "flows & more",
+        all: Some(&all),
+        sizes: &sizes,
+        services: &services,
+        prefixes: &[],
+        most: 3,
+        hours: &hours,
+        notes: &notes,
+    };
+    let none = gain::Page { all: None, sizes: &[], services: &[], hours: &[], notes: &[], ..full };
+    for page in [&full, &none].map(gain::Page::html) {
+        assert_balanced(&page);
+        for outside in ["http", "src=", "url(", "@import", "<script", "<link", "NaN", "inf"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+    let page = full.html();
+    // All and two sizes, two servers of which anything is known, and a week.
+    assert_eq!(page.matches("class=\"span\"").count(), 3 + 2 + 168);
+    for part in [
+        "Splitting is 1.47 times faster, 1.30 to 1.69",
+        "It is slower to these servers: 2001:db8:1234:5678:9abc:def0:1234:5678.",
+        "class=\"verdict poor\"",
+        "1.47 x (1.30 to 1.69)",
+        "&lt;b&gt;",
+        "1 more are not shown",
+        "flows &amp; more",
+        "3 connections &lt;carried&gt; nothing.",
+        // The first 32 hours are too many.
+        "11-26 14:00",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("203.0.113.77") && !page.contains("11-25 06:00"));
 }
 
 /// Every tag that is opened is closed, in order.

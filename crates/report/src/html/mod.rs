@@ -2,6 +2,7 @@
 
 mod comparison;
 mod details;
+mod gain;
 mod table;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -17,6 +18,7 @@ use crate::view::{Mark, Metric, axis_name, cell_name, troubles, variant_name};
 use crate::{Outcome, Report, factors, number};
 
 pub(crate) use comparison::page as comparison_page;
+pub(crate) use gain::page as gain_page;
 
 /// Draws the page.
 pub(crate) fn page(report: &Report<'_>) -> String {

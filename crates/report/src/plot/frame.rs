@@ -57,6 +57,19 @@ impl Frame {
         }
     }
 
+    /// Vertical grid lines with their labels below.
+    pub(crate) fn x_ticks(&self, scale: Scale, label: impl Fn(f64) -> String) -> Markup {
+        html! {
+            @for tick in scale.ticks().iter().filter(|tick| tick.major) {
+                @let place = px(self.x(scale, tick.value));
+                line class="grid" x1=(place) x2=(place) y1=(px(self.top)) y2=(px(self.bottom())) {}
+                text class="tick" text-anchor="middle" x=(place) y=(px(self.bottom() + 17.0)) {
+                    (label(tick.value))
+                }
+            }
+        }
+    }
+
     /// The base line, and the title of the axis below it and its labels, which take `labels` more than a line.
     pub(crate) fn x_axis(&self, title: &str, labels: f64) -> Markup {
         let y = px(self.bottom());

@@ -2,6 +2,7 @@
 //! screens, dark screens and paper.
 
 pub(crate) mod bars;
+pub(crate) mod effect;
 mod frame;
 pub(crate) mod lines;
 mod scale;

@@ -50,14 +50,22 @@ impl Scale {
         Self::log(least, greatest)
     }
 
+    /// Covers factors and 1, on a logarithmic axis: closely where all are near 1.
+    pub(crate) fn covering_factors(values: impl IntoIterator<Item = f64>) -> Self {
+        let (least, greatest) = extent(values.into_iter().chain([1.0])).unwrap_or((1.0, 1.0));
+        // One per cent is as close as anybody asks.
+        let (least, greatest) = (least.min(0.99), greatest.max(1.01));
+        let step = fine_step(least, greatest);
+        let (bottom, top) = ((least / step).floor() * step, (greatest / step).ceil() * step);
+        if bottom > 0.0 && top < bottom * NARROW {
+            Scale::Log { bottom, top }
+        } else {
+            Self::log(least, greatest)
+        }
+    }
+
     fn linear(greatest: f64) -> Self {
-        let rough = greatest / 5.0;
-        let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 2.5, 5.0, 10.0]
-            .into_iter()
-            .map(|multiple| multiple * power)
-            .find(|step| rough <= step * 1.000_001)
-            .unwrap_or(10.0 * power);
+        let step = step_above(greatest / 5.0);
         Scale::Linear { top: (greatest / step).ceil() * step, step }
     }
 
@@ -110,7 +118,32 @@ impl Scale {
     }
 }
 
+/// A logarithmic axis up to this factor has ticks at equal steps: 1, 2 and 5 are too far apart.
+const NARROW: f64 = 1.99;
+
+/// Between two ticks of a narrow axis.
+fn fine_step(bottom: f64, top: f64) -> f64 {
+    step_above((top - bottom) / 5.0)
+}
+
+/// The least 1, 2, 2.5 or 5 times a power of ten that is not below `rough`.
+fn step_above(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|multiple| multiple * power)
+        .find(|step| rough <= step * 1.000_001)
+        .unwrap_or(10.0 * power)
+}
+
 fn log_ticks(bottom: f64, top: f64) -> Vec<Tick> {
+    if top < bottom * NARROW {
+        let step = fine_step(bottom, top);
+        let first = (bottom / step * 0.999_999).ceil() as u32;
+        let last = (top / step * 1.000_001).floor() as u32;
+        let tick = |number| Tick { value: f64::from(number) * step, major: true };
+        return (first..=last).map(tick).collect();
+    }
     let decades = (top / bottom).log10();
     let labelled: &[f64] = if decades <= 2.01 { &[1.0, 2.0, 5.0] } else { &[1.0] };
     let within = |value: f64| value >= bottom * 0.999_999 && value <= top * 1.000_001;
@@ -183,6 +216,21 @@ mod tests {
             let scale = Scale::covering([value]);
             assert!(scale.place(value) > 0.5 && scale.ticks().len() > 3, "{value}: {scale:?}");
         }
+    }
+
+    #[test]
+    fn factors_near_one_are_seen_closely_and_one_is_always_there() {
+        for (least, greatest) in [(1.0, 1.0), (0.98, 1.03), (1.2, 1.45), (0.3, 0.8), (0.1, 60.0)] {
+            let scale = Scale::covering_factors([least, greatest]);
+            let (bottom, top) = scale.ends();
+            assert!(bottom <= least.min(0.99) && greatest.max(1.01) <= top, "{scale:?}");
+            let ticks = scale.ticks();
+            let labels = ticks.iter().filter(|tick| tick.major).count();
+            assert!((3..=9).contains(&labels), "{least} to {greatest}: {ticks:?}");
+            assert!(ticks.iter().any(|tick| (tick.value - 1.0).abs() < 1e-9), "{ticks:?}");
+        }
+        let close = Scale::covering_factors([0.98, 1.03]);
+        assert!(close.place(1.03) - close.place(0.98) > 0.7, "{close:?}");
     }
 
     #[test]

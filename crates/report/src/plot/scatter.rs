@@ -52,13 +52,7 @@ impl ScatterChart {
                 (FRAME.y_axis(scale, &format!("{}{unit}", self.y_title), |value| {
                     self.quantity.tick(value)
                 }))
-                @for tick in scale.ticks().iter().filter(|tick| tick.major) {
-                    @let place = px(FRAME.x(scale, tick.value));
-                    line class="grid" x1=(place) x2=(place) y1=(px(FRAME.top))
-                        y2=(px(FRAME.bottom())) {}
-                    text class="tick" text-anchor="middle" x=(place)
-                        y=(px(FRAME.bottom() + 17.0)) { (self.quantity.tick(tick.value)) }
-                }
+                (FRAME.x_ticks(scale, |value| self.quantity.tick(value)))
                 (self.diagonal(scale))
                 (FRAME.x_axis(&format!("{}{unit}", self.x_title), 0.0))
                 @for dot in &self.dots {
