@@ -189,6 +189,18 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn gilbert_elliott()(
+        p in share(),
+        r in some_share(),
+        loss_good in share(),
+        loss_bad in share(),
+        step in prop::option::of(1u64..20_000_000),
+    ) -> GilbertElliottSpec {
+        GilbertElliottSpec { p, r, loss_good, loss_bad, step: step.map(Span::from_nanos) }
+    }
+}
+
 /// Any element that keeps packets in order.
 pub(super) fn orderly() -> impl Strategy<Value = ElementSpec> {
     prop_oneof![
@@ -199,9 +211,7 @@ pub(super) fn orderly() -> impl Strategy<Value = ElementSpec> {
         })),
         span().prop_map(ElementSpec::Delay),
         (share(), unit()).prop_map(|(share, unit)| ElementSpec::Loss(LossSpec { share, unit })),
-        (share(), some_share(), share(), share()).prop_map(|(p, r, loss_good, loss_bad)| {
-            ElementSpec::GilbertElliott(GilbertElliottSpec { p, r, loss_good, loss_bad })
-        }),
+        gilbert_elliott().prop_map(ElementSpec::GilbertElliott),
         rlc().prop_map(ElementSpec::Rlc),
         radio().prop_map(ElementSpec::Radio),
         mmwave().prop_map(ElementSpec::MmWave),
