@@ -12,6 +12,12 @@ use crate::world::World;
 /// Does what can be done for flow `number`, on both legs.
 pub(crate) fn turn(world: &mut World, number: usize) {
     if world.flows[number].over {
+        // What is left of the closing is the endpoints' own: a FIN that comes again is acknowledged again.
+        for leg in Leg::BOTH {
+            if let Some(id) = world.flows[number].legs[leg] {
+                world.flush(id);
+            }
+        }
         return;
     }
     connect_onward(world, number);

@@ -25,7 +25,6 @@ use crate::background::Background;
 use crate::config::{Config, DecideMode};
 use crate::interception::{InterceptionError, Steered};
 use crate::privileges::Privileges;
-use crate::relay::Error;
 
 /// Records that wait to be heard of, at most.
 const QUEUE: usize = 8192;
@@ -70,8 +69,11 @@ impl Decider {
     /// decided.
     ///
     /// # Errors
-    /// When the program's maps do not take it, or a setting is outside its range.
-    pub(crate) fn begin(config: &Config, steered: &Steered) -> Result<Option<Decider>, Error> {
+    /// When the program's maps do not take it.
+    pub(crate) fn begin(
+        config: &Config,
+        steered: &Steered,
+    ) -> Result<Option<Decider>, InterceptionError> {
         let Some(decide) = &config.decide else { return Ok(None) };
         let slot = Duration::from(config.policy.slot());
         let now = monotonic();
@@ -81,12 +83,13 @@ impl Decider {
         let state = decide.state.as_ref().map(|path| state::File::new(path));
         let settings = decide.settings();
         let estimator = state.as_ref().and_then(|file| file.read(settings, slot, since_1970 + now));
-        let estimator = match estimator {
-            Some(estimator) => estimator,
-            None => Estimator::new(settings).map_err(|error| Error::System {
-                what: "what [decide] is set to",
-                error: io::Error::other(error),
-            })?,
+        let estimator = match estimator.map_or_else(|| Estimator::new(settings), Ok) {
+            Ok(estimator) => estimator,
+            // No configuration that was checked has any.
+            Err(error) => {
+                tracing::error!("nothing is decided: {error}");
+                return Ok(None);
+            }
         };
         let groups = if decide.groups.is_empty() { &config.clients } else { &decide.groups };
         let chances = steered.chances()?;
