@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-pure="units path cc reordering tcp sim split scenario apps report observe assist-proto gain"
+pure="units path cc reordering tcp sim split scenario apps report observe assist-proto gain advise"
 failed=0
 
 for crate in $pure; do

@@ -8,7 +8,7 @@ use std::process::{self, ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{assist, cc, demo, doctor, generate, lab, relay, top};
+use crate::command::{advise, assist, cc, demo, doctor, generate, lab, relay, top};
 
 /// TCP acceleration at the mobile edge.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ enum Command {
     Relay(relay::Arguments),
     /// Show a running relay, live
     Top(top::Arguments),
+    /// Say whether a relay would pay, where, and how set, from measured figures of a path
+    Advise(Box<advise::Arguments>),
     /// Tell senders what the radio network knows
     #[command(subcommand)]
     Assist(assist::Command),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Relay(arguments) => relay::run(arguments),
         Command::Top(arguments) => top::run(arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Assist(command) => assist::run(command),
         Command::Lab(command) => lab::run(command),
         Command::Cc(command) => cc::run(command),

@@ -1,6 +1,7 @@
 //! One module for each command.
 
 pub(crate) mod admin;
+pub(crate) mod advise;
 pub(crate) mod assist;
 pub(crate) mod cc;
 mod decisions;
@@ -46,6 +47,16 @@ impl std::error::Error for BadInput {}
 pub(crate) fn read_input(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .map_err(|error| BadInput::because(format!("cannot read {}: {error}", path.display())))
+}
+
+/// The value of an option, if it is given.
+pub(crate) fn quantity<T: std::str::FromStr<Err: fmt::Display>>(
+    option: &str,
+    text: Option<&str>,
+) -> Result<Option<T>> {
+    let parse = |text: &str| text.parse();
+    let parsed = text.map(parse).transpose();
+    parsed.map_err(|error| BadInput::because(format!("{option}: {error}")))
 }
 
 /// Writes what happens to standard error: warnings and news, or what MIDSPAN_LOG asks for.

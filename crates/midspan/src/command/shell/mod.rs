@@ -22,7 +22,7 @@ use toml::Value;
 use self::chosen::Chosen;
 use super::lab::{NEEDS_PRIVILEGES, this_program, variant};
 use super::settings::setting;
-use super::{BadInput, acquire_privileges, read_input};
+use super::{BadInput, acquire_privileges, quantity, read_input};
 
 /// Options of a path are read here and not by clap, so that what is wrong with one is said in one line.
 #[derive(Debug, Args)]
@@ -318,16 +318,6 @@ pub(crate) fn hold(arguments: &Hold) -> Result<ExitCode> {
 
 fn program(command: &[OsString]) -> Vec<OsString> {
     if command.is_empty() { shell::users_shell() } else { command.to_vec() }
-}
-
-/// The value of an option, if it is given.
-fn quantity<T: std::str::FromStr<Err: std::fmt::Display>>(
-    option: &str,
-    text: Option<&str>,
-) -> Result<Option<T>> {
-    let parse = |text: &str| text.parse();
-    let parsed = text.map(parse).transpose();
-    parsed.map_err(|error| BadInput::because(format!("{option}: {error}")))
 }
 
 /// Whether a file that the user named can be written.
