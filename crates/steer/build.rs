@@ -1,4 +1,4 @@
-//! Compiles the BPF program, and has what Rust shares with it generated from its header. It takes clang with its libclang,
+//! Compiles the BPF programs, and has what Rust shares with it generated from their headers. It takes clang with its libclang,
 //! and the headers that the C library comes with.
 
 use std::env;
@@ -9,27 +9,11 @@ use libbpf_cargo::SkeletonBuilder;
 use midspan_intf::Header;
 
 fn main() -> Result<()> {
-    let output = PathBuf::from(env::var("OUT_DIR")?).join("steer.bpf.o");
-    let architecture = env::var("CARGO_CFG_TARGET_ARCH")?;
-    SkeletonBuilder::new()
-        .source("bpf/steer.bpf.c")
-        .obj(output)
-        // Where Debian and its kin keep <asm/types.h>.
-        .clang_args([
-            &format!("-I/usr/include/{architecture}-linux-gnu"),
-            // Atomic exchange (Linux 5.12).
-            "-mcpu=v3",
-            "-I../cc/algo",
-            "-I../reordering/algo",
-            "-Wall",
-            "-Wextra",
-            "-Wno-sign-compare",
-            "-Werror",
-        ])
-        .build()
-        .context("the BPF program could not be compiled (is clang installed?)")?;
+    for name in ["steer", "first_window"] {
+        compile(name)?;
+    }
     let header = Header {
-        path: "bpf/intf.h",
+        path: "bpf/shared.h",
         include: &[],
         items: &[
             "because",
@@ -40,6 +24,8 @@ fn main() -> Result<()> {
             "verdict",
             "BANKS",
             "FAMILIES",
+            "FIRST_WINDOW",
+            "FIRST_WINDOW_LEVEL",
             "PROCESSORS",
             "WORKERS",
         ],
@@ -64,5 +50,29 @@ fn main() -> Result<()> {
     for read in ["bpf", "../cc/algo/fixed.h", "../reordering/algo"] {
         println!("cargo:rerun-if-changed={read}");
     }
+    Ok(())
+}
+
+/// Makes an object of `bpf/NAME.bpf.c`.
+fn compile(name: &str) -> Result<()> {
+    let output = PathBuf::from(env::var("OUT_DIR")?).join(format!("{name}.bpf.o"));
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH")?;
+    SkeletonBuilder::new()
+        .source(format!("bpf/{name}.bpf.c"))
+        .obj(output)
+        .clang_args([
+            // Where Debian and its kin keep <asm/types.h>.
+            &format!("-I/usr/include/{architecture}-linux-gnu"),
+            // Atomic exchange (Linux 5.12).
+            "-mcpu=v3",
+            "-I../cc/algo",
+            "-I../reordering/algo",
+            "-Wall",
+            "-Wextra",
+            "-Wno-sign-compare",
+            "-Werror",
+        ])
+        .build()
+        .with_context(|| format!("bpf/{name}.bpf.c could not be compiled (is clang installed?)"))?;
     Ok(())
 }

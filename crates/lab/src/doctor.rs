@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use midspan_emu::Backend;
-use midspan_relay::{Config, Interception, InterceptionError};
+use midspan_relay::{Config, FirstWindow, Interception, InterceptionError};
 use midspan_sys::netlink::Netlink;
 use midspan_sys::netns::Netns;
 use midspan_sys::{sysctl, userns};
@@ -48,6 +48,7 @@ pub fn examine(unprivileged: Result<bool, String>) -> Vec<Finding> {
         congestion_controls(),
         routes(),
         retransmission_timeout(),
+        initial_windows(),
         bpf(),
         program("haproxy", "-v", "runs have no HAProxy to compare with; install `haproxy`"),
         program("iperf3", "--version", "the iperf3 tests are skipped; install `iperf3`"),
@@ -146,20 +147,35 @@ fn nftables() -> Finding {
     }
 }
 
+/// What connections to UEs have that no option of a socket gives.
 fn retransmission_timeout() -> Finding {
     let least = sysctl::get("net.ipv4.tcp_rto_min_us").ok().and_then(|us| us.trim().parse().ok());
-    // Before Linux 6.11 only a route can have another.
+    let can_change = least.is_some();
     let least = least.map_or(Span::from_millis(200), Span::from_micros);
     Finding {
         subject: "retransmission timeout",
         state: State::Good,
         seen: format!("{least} at least"),
-        consequence: if least < Span::from_secs(1) {
-            "before a radio network 1 s is better, at least on the routes to UEs, or what is only \
-             late there is sent twice; and in busy cells a smaller initial window \
-             (docs/relay.md, \"Before a radio network\")"
-        } else {
+        consequence: if can_change {
             ""
+        } else {
+            "before Linux 6.11 the relay cannot have 1 s towards UEs: set `rto_min 1s` on the routes to \
+             them, or what is only late there is sent twice (docs/relay.md, \"Before a radio network\")"
+        },
+    }
+}
+
+fn initial_windows() -> Finding {
+    let attached = FirstWindow::attach();
+    let may = attached.is_ok();
+    Finding {
+        subject: "initial windows by BPF",
+        state: if may { State::Good } else { State::Missing },
+        seen: attached.map_or_else(|error| error.to_string(), |_| "yes".to_owned()),
+        consequence: if may {
+            ""
+        } else {
+            "pages' connections to UEs begin with the kernel's window, however many at once"
         },
     }
 }

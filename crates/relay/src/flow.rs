@@ -8,10 +8,12 @@ use std::vec::IntoIter;
 
 use midspan_observe::FlowId;
 use midspan_split::{
-    Failure, Flow, Key, Leg, LegInfo, Legs, Note, PerLeg, Read, Readiness, Verdict, Way, Write,
+    Failure, FirstWindows, Flow, Key, LastWritten, Leg, LegInfo, Legs, Note, PerLeg, Read,
+    Readiness, Verdict, Way, Write,
 };
+use midspan_steer::FirstWindow;
 use midspan_sys::ring::Outgoing;
-use midspan_units::Span;
+use midspan_units::{Span, Time};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, shutdown, sockopt};
@@ -37,6 +39,10 @@ pub(crate) struct LiveFlow {
     pub(crate) dscp: u8,
     /// What the server is sent before what the client sends, until it is connected.
     preface: Option<Box<[u8]>>,
+    /// When its client was last written to, by whichever flow.
+    written: Arc<LastWritten>,
+    /// It was by this one.
+    begun: bool,
 }
 
 /// What a worker's flows are carried out with, for the one of this key.
@@ -46,6 +52,36 @@ pub(crate) struct Means<'a> {
     pub(crate) pool: &'a mut Pool,
     pub(crate) outbox: &'a mut Outbox,
     pub(crate) counters: &'a Counters,
+    pub(crate) beginning: Beginning<'a>,
+}
+
+/// What connections to clients begin with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Beginning<'a> {
+    /// When this round began.
+    pub(crate) now: Time,
+    pub(crate) windows: FirstWindows,
+    /// What sets them; none if that is left to the kernel.
+    pub(crate) program: Option<&'a FirstWindow>,
+}
+
+impl Beginning<'_> {
+    /// Settles how many packets go out at once of the first that a client is sent, which was last written to so long ago
+    /// on its other connections.
+    fn settle(&self, client: &OwnedFd, quiet: Option<Span>) {
+        let Some(program) = self.program else { return };
+        // Whatever the kernel has given it: that need not be asked where it is kept.
+        if self.windows.first(quiet, u32::MAX).is_none() {
+            return;
+        }
+        let set = midspan_sys::socket::tcp_info(client).and_then(|info| {
+            let packets = self.windows.first(quiet, info.snd_cwnd);
+            packets.map_or(Ok(()), |packets| program.set(client, packets))
+        });
+        if let Err(error) = set {
+            tracing::debug!(%error, "the initial window is the kernel's");
+        }
+    }
 }
 
 /// What is told of a flow from outside, beside its bytes.
@@ -114,9 +150,10 @@ impl LiveFlow {
         others: Others,
         dscp: u8,
         preface: Option<Box<[u8]>>,
+        written: Arc<LastWritten>,
     ) -> Self {
         let stores = PerLeg { client: Store::Empty, server: Store::Empty };
-        LiveFlow { sockets, stores, story, others, dscp, preface }
+        LiveFlow { sockets, stores, story, others, dscp, preface, written, begun: false }
     }
 
     /// The next server to try.
@@ -152,8 +189,8 @@ impl LiveFlow {
 
     /// Its connections, and what is between them.
     pub(crate) fn legs<'a>(&'a mut self, means: Means<'a>) -> Sockets<'a> {
-        let LiveFlow { sockets, stores, story, .. } = self;
-        Sockets { sockets, stores, spliced: &mut story.spliced, means }
+        let LiveFlow { sockets, stores, story, written, begun, .. } = self;
+        Sockets { sockets, stores, spliced: &mut story.spliced, written, begun, means }
     }
 
     /// What this leg has in the outbox; with `more` to come soon.
@@ -214,6 +251,8 @@ pub(crate) struct Sockets<'a> {
     stores: &'a mut PerLeg<Store>,
     /// Directions that were ever promoted to splicing.
     spliced: &'a mut PerLeg<bool>,
+    written: &'a LastWritten,
+    begun: &'a mut bool,
     means: Means<'a>,
 }
 
@@ -235,6 +274,13 @@ impl Legs for Sockets<'_> {
     }
 
     fn write(&mut self, to: Leg, _held: u64, more: bool) -> Write {
+        if to == Leg::Client {
+            let Beginning { now, .. } = self.means.beginning;
+            if !std::mem::replace(self.begun, true) {
+                self.means.beginning.settle(&self.sockets.client, self.written.ago(now));
+            }
+            self.written.now(now);
+        }
         let copies = self.stores[to.other()].copied().is_some();
         if copies && self.means.outbox.post(self.means.key, to) {
             return Write::Posted;

@@ -9,6 +9,7 @@
 
 mod accounts;
 mod background;
+mod client_leg;
 mod clock;
 mod command;
 mod config;
@@ -52,6 +53,7 @@ pub use config::{
 };
 pub use counters::Snapshot;
 pub use interception::{Interception, InterceptionError};
+pub use midspan_steer::FirstWindow;
 pub use observe::ObserveError;
 pub use passed::{PassedSnapshot, Treatment};
 pub use proxy_protocol::ProxyVersion;

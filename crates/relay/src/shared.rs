@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use midspan_observe::Histogram;
 use midspan_split::{Admission, Limits};
-use midspan_steer::{Counts, FlowRecord, HeldSyn, Slot, Tally};
+use midspan_steer::{Counts, FirstWindow, FlowRecord, HeldSyn, Slot, Tally};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::clock::Epoch;
@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     /// The congestion control of the client's leg where the configuration names none; unset if that is the
     /// kernel's choice.
     pub(crate) for_clients: OnceLock<&'static str>,
+    /// What sets initial windows of connections to clients; unset if that is left to the kernel.
+    pub(crate) first_window: OnceLock<FirstWindow>,
     /// The handshake where the configuration names none.
     pub(crate) handshake: OnceLock<Handshake>,
     /// Reads the configuration again.
@@ -196,6 +198,7 @@ impl Shared {
             commands: Commands::new()?,
             log_level: OnceLock::new(),
             for_clients: OnceLock::new(),
+            first_window: OnceLock::new(),
             handshake: OnceLock::new(),
             load: OnceLock::new(),
             reload: Mutex::default(),

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use midspan_split::defaults;
+use midspan_split::{FirstWindows, defaults};
 use midspan_units::Span;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::host::LINUX_RTO_MIN;
 use crate::record::Record;
 use crate::{CellSpec, Relay, Scenario};
 
@@ -16,6 +17,7 @@ pub(crate) fn of_scenario(scenario: &Scenario) -> String {
         let named = &mut spec.relay.client_leg.congestion_control;
         named.get_or_insert_with(|| defaults::CLIENT_LEG_CONTROL.to_owned());
         name_hold(&mut spec.relay);
+        name_beginning(spec);
     })
 }
 
@@ -31,6 +33,7 @@ pub(crate) fn of_schema_1(scenario: &Scenario) -> String {
             None => Some(defaults::CLIENT_LEG_CONTROL.to_owned()),
         };
         name_hold(&mut spec.relay);
+        name_beginning(spec);
     })
 }
 
@@ -38,6 +41,15 @@ pub(crate) fn of_schema_1(scenario: &Scenario) -> String {
 fn name_hold(relay: &mut Relay) {
     let hold = relay.reordering_hold();
     relay.reordering_hold = (hold > Span::ZERO).then_some(hold);
+}
+
+/// A client leg with the MEC's initial window and least timeout has the digest of the time when there was no other.
+fn name_beginning(spec: &mut CellSpec) {
+    let CellSpec { relay, hosts, .. } = spec;
+    let (beside, least) = (relay.first_windows(&hosts.mec).beside, relay.rto_min(&hosts.mec));
+    let leg = &mut relay.client_leg;
+    leg.initial_window_beside = (beside < FirstWindows::MOST).then_some(beside);
+    leg.rto_min = (least != hosts.mec.rto_min.unwrap_or(LINUX_RTO_MIN)).then_some(least);
 }
 
 fn of_cells(scenario: &Scenario, complete: impl Fn(&mut CellSpec)) -> String {

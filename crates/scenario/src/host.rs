@@ -8,6 +8,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+/// Linux's least retransmission timeout.
+pub(crate) const LINUX_RTO_MIN: Span = Span::from_millis(200);
+
 /// The three hosts of every scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,8 +1,10 @@
 //! How Midspan's relay is set up in a scenario.
 
-use midspan_split::{ReadAheadKind, defaults};
+use midspan_split::{FirstWindows, ReadAheadKind, defaults};
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
 
 /// The relay's settings; what is absent is left to the relay's own default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -43,6 +45,20 @@ impl Relay {
         self.buffer.unwrap_or(ByteSize::from_bytes(defaults::BUFFER))
     }
 
+    /// What connections to UEs begin with. What the file sets for the relay's host, the `mec`, holds where it sets
+    /// nothing for the relay.
+    pub fn first_windows(&self, mec: &Host) -> FirstWindows {
+        let Leg { initial_window, initial_window_beside, .. } = self.client_leg;
+        let by_default = mec.initcwnd.map_or(defaults::WINDOW_BESIDE, |_| FirstWindows::MOST);
+        FirstWindows { alone: initial_window, beside: initial_window_beside.unwrap_or(by_default) }
+    }
+
+    /// The least retransmission timeout towards UEs. What the file sets for the relay's host holds likewise.
+    pub fn rto_min(&self, mec: &Host) -> Span {
+        let least = self.client_leg.rto_min.or(mec.rto_min);
+        least.unwrap_or(defaults::CLIENT_LEG_RTO_MIN)
+    }
+
     /// How long holes are kept from UEs at most.
     pub fn reordering_hold(&self) -> Span {
         self.reordering_hold.unwrap_or(defaults::REORDERING_HOLD)
@@ -66,4 +82,13 @@ pub struct Leg {
     /// `TCP_NOTSENT_LOWAT`: bytes not yet sent above which the socket takes no more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notsent_lowat: Option<ByteSize>,
+    /// On the client's leg: the initial window in packets of a connection whose client has no other that is busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// On the client's leg: the same of one beside others that are busy, if it would not be smaller anyway.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_window_beside: Option<u32>,
+    /// On the client's leg: least retransmission timeout.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rto_min: Option<Span>,
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use midspan_path::CellularSpec;
+use midspan_split::FirstWindows;
 use midspan_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
+use crate::host::LINUX_RTO_MIN;
 use crate::record::{Record, Variant};
 use crate::{CellSpec, Compare, Error, digest, parse};
 
@@ -134,17 +136,23 @@ impl Scenario {
     }
 
     /// What the same text said when records were of `schema`: in schema 1 a client leg of the relay that names no
-    /// congestion control has the MEC's, and before schema 3 no hole is kept from UEs.
+    /// congestion control has the MEC's, before schema 3 no hole is kept from UEs, and before schema 4 the client leg has
+    /// the MEC's initial window and least timeout.
     #[must_use]
     pub fn as_of(mut self, schema: u32) -> Scenario {
-        if schema < 3 {
+        if schema < 4 {
             for cell in &mut self.cells {
-                let of_mec = &cell.spec.hosts.mec.congestion_control;
+                let mec = &cell.spec.hosts.mec;
                 let relay = &mut cell.spec.relay;
                 if schema == 1 {
-                    relay.client_leg.congestion_control.get_or_insert_with(|| of_mec.clone());
+                    let of_mec = || mec.congestion_control.clone();
+                    relay.client_leg.congestion_control.get_or_insert_with(of_mec);
                 }
-                relay.reordering_hold.get_or_insert(Span::ZERO);
+                if schema < 3 {
+                    relay.reordering_hold.get_or_insert(Span::ZERO);
+                }
+                relay.client_leg.initial_window_beside.get_or_insert(FirstWindows::MOST);
+                relay.client_leg.rto_min.get_or_insert(mec.rto_min.unwrap_or(LINUX_RTO_MIN));
             }
             self.short = self.short.map(|short| Box::new(short.as_of(schema)));
         }

@@ -1,7 +1,10 @@
 //! The split relay: two sockets on a host, and between them the decisions of the live relay.
 
+use std::sync::Arc;
+
 use midspan_split::{
-    Action, Cause, Failure, Leg, LegInfo, Legs, Outcome, PerLeg, Read, Readiness, Way, Write,
+    Action, Cause, Failure, FirstWindows, LastWritten, Leg, LegInfo, Legs, Outcome, PerLeg, Read,
+    Readiness, Way, Write,
 };
 use midspan_tcp::{Endpoint, Stage};
 
@@ -21,9 +24,10 @@ pub(crate) fn turn(world: &mut World, number: usize) {
         return;
     }
     connect_onward(world, number);
-    let Splitter { mut pump, legs, .. } = world.flows[number];
+    let Splitter { mut pump, legs, first, ref written, .. } = world.flows[number];
+    let written = written.clone();
     let now = world.now;
-    let mut ends = Endpoints { world, legs };
+    let mut ends = Endpoints { world, legs, first, written };
     for leg in Leg::BOTH {
         let Some(readiness) = ends.readiness(leg) else { continue };
         if pump.event(leg, readiness, &mut ends) == Outcome::Refused {
@@ -47,7 +51,10 @@ pub(crate) fn turn(world: &mut World, number: usize) {
         }
         world.flush(id);
     }
-    world.flows[number].over = abort.is_some();
+    if abort.is_some() {
+        world.flows[number].over = true;
+        world.flows[number].written = None;
+    }
 }
 
 /// Of a shared buffer the window of each leg is what is left when all is counted that came in there and
@@ -75,9 +82,12 @@ fn connect_onward(world: &mut World, number: usize) {
     if open && let Some(onward) = world.flows[number].onward.take() {
         let (leg, server) = *onward;
         let client = world.flows[number].legs.client;
-        let Some(ue) = client.and_then(|id| world.sockets[id].as_ref()).map(|leg| leg.ue) else {
+        let Some((host, ue)) =
+            client.and_then(|id| world.sockets[id].as_ref()).map(|leg| (leg.host, leg.ue))
+        else {
             return;
         };
+        world.flows[number].written = Some(world.last_written(host, ue));
         let next = match server.1 {
             User::Relay(next) => Some(next),
             User::Application(_) => None,
@@ -95,11 +105,25 @@ fn connect_onward(world: &mut World, number: usize) {
 struct Endpoints<'a> {
     world: &'a mut World,
     legs: PerLeg<Option<SocketId>>,
+    first: FirstWindows,
+    written: Option<Arc<LastWritten>>,
 }
 
 impl Endpoints<'_> {
     fn endpoint(&mut self, leg: Leg) -> Option<&mut Endpoint> {
         self.world.sockets[self.legs[leg]?].as_mut().and_then(Socket::endpoint_mut)
+    }
+
+    /// The client is written to: with the first bytes it is settled how many packets of them go out at once.
+    fn begin(&mut self) {
+        let (now, first) = (self.world.now, self.first);
+        let Some(written) = self.written.clone() else { return };
+        if let Some(client) = self.endpoint(Leg::Client).filter(|client| client.written() == 0)
+            && let Some(packets) = first.first(written.ago(now), client.cwnd())
+        {
+            client.set_first_window(packets);
+        }
+        written.now(now);
     }
 
     /// What has become of a leg, if there is one. To look again costs nothing here, so it says all that may be so.
@@ -128,6 +152,9 @@ impl Legs for Endpoints<'_> {
     }
 
     fn write(&mut self, to: Leg, held: u64, _: bool) -> Write {
+        if to == Leg::Client {
+            self.begin();
+        }
         let bytes = self.endpoint(to).map_or(0, |sink| sink.write(held));
         Write::Some { bytes, full: bytes < held }
     }

@@ -170,7 +170,12 @@ impl Run<'_> {
                 }
             };
             let ahead = PerLeg { client: ahead(&server_leg), server: ahead(&client_leg) };
-            let flow = self.world.split(Splitter::new(ahead, server_leg, to));
+            let flow = self.world.split(Splitter::new(
+                ahead,
+                server_leg,
+                to,
+                relay.first_windows(&hosts.mec),
+            ));
             if relay.shared.is_some() {
                 self.world.flows[flow].share(buffer, mss);
             }

@@ -63,6 +63,7 @@ pub(crate) fn shows_rate(control: &Control) -> bool {
 pub(crate) fn of_client_leg(host: Host, relay: &Relay, spec: &HostSpec) -> Result<Setup, Error> {
     let mut setup = of_leg(host, &relay.client_leg, relay.client_control(), spec)?;
     setup.reordering_hold = relay.reordering_hold();
+    setup.config.rto_min = relay.rto_min(spec);
     Ok(setup)
 }
 

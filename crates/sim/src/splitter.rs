@@ -1,6 +1,8 @@
 //! A flow that is split, as it stands.
 
-use midspan_split::{Leg, PerLeg, Pump, ReadAhead, ReceiveWindow};
+use std::sync::Arc;
+
+use midspan_split::{FirstWindows, LastWritten, Leg, PerLeg, Pump, ReadAhead, ReceiveWindow};
 
 use crate::socket::{Setup, SocketId, User};
 
@@ -14,6 +16,10 @@ pub(crate) struct Splitter {
     pub(crate) onward: Option<Box<(Setup, (Setup, User))>>,
     /// The windows that it advertises on each leg, where sockets do not decide: client, server.
     pub(crate) windows: Option<[ReceiveWindow; 2]>,
+    /// What its client leg may begin with.
+    pub(crate) first: FirstWindows,
+    /// When its client was last written to, by whichever flow of the relay; from when it is connected until it is over.
+    pub(crate) written: Option<Arc<LastWritten>>,
     /// Whatever it held is given up.
     pub(crate) over: bool,
 }
@@ -24,12 +30,15 @@ impl Splitter {
         ahead: PerLeg<ReadAhead>,
         server_leg: Setup,
         server: (Setup, User),
+        first: FirstWindows,
     ) -> Splitter {
         Splitter {
             pump: Pump::new(ahead),
             legs: PerLeg::default(),
             onward: Some(Box::new((server_leg, server))),
             windows: None,
+            first,
+            written: None,
             over: false,
         }
     }

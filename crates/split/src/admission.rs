@@ -3,7 +3,9 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::first_window::LastWritten;
 
 /// How many flows are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +46,14 @@ pub struct Admission<C> {
     limit_per_client: AtomicU32,
     flows: AtomicU32,
     hasher: RandomState,
-    parts: [Mutex<HashMap<C, u32>>; PARTS],
+    parts: [Mutex<HashMap<C, Open>>; PARTS],
+}
+
+/// What a client has open.
+#[derive(Debug, Default)]
+struct Open {
+    flows: u32,
+    written: Arc<LastWritten>,
 }
 
 /// So many that workers seldom meet in one.
@@ -90,13 +99,13 @@ impl<C: Copy + Eq + Hash> Admission<C> {
             .map_err(|_| Refusal::TooManyFlows)?;
         let most = self.limit_per_client.load(Ordering::Relaxed);
         let mut part = self.part(&client);
-        let open = part.get(&client).copied().unwrap_or(0);
-        if open >= most {
+        if part.get(&client).map_or(0, |open| open.flows) >= most {
             self.flows.fetch_sub(1, Ordering::Relaxed);
             return Err(Refusal::TooManyOfClient);
         }
-        part.insert(client, open + 1);
-        Ok(open + 1 >= most)
+        let open = part.entry(client).or_default();
+        open.flows += 1;
+        Ok(open.flows >= most)
     }
 
     /// A flow of `client` is over: says whether the client could have had no more until now. Without effect if none was
@@ -104,10 +113,10 @@ impl<C: Copy + Eq + Hash> Admission<C> {
     pub fn release(&self, client: C) -> bool {
         let mut part = self.part(&client);
         let Entry::Occupied(mut open) = part.entry(client) else { return false };
-        let was_full = *open.get() >= self.limit_per_client.load(Ordering::Relaxed);
-        match open.get() {
+        let was_full = open.get().flows >= self.limit_per_client.load(Ordering::Relaxed);
+        match open.get().flows {
             1 => drop(open.remove()),
-            _ => *open.get_mut() -= 1,
+            _ => open.get_mut().flows -= 1,
         }
         self.flows.fetch_sub(1, Ordering::Relaxed);
         was_full
@@ -125,12 +134,17 @@ impl<C: Copy + Eq + Hash> Admission<C> {
 
     /// Whether a client has as many flows as it may.
     pub fn is_full(&self, client: &C) -> bool {
-        let open = self.part(client).get(client).copied().unwrap_or(0);
+        let open = self.part(client).get(client).map_or(0, |open| open.flows);
         open >= self.limit_per_client.load(Ordering::Relaxed)
     }
 
+    /// When a client was last written to, which its flows share and keep up to date; nobody's if it has none open.
+    pub fn last_written(&self, client: &C) -> Arc<LastWritten> {
+        self.part(client).get(client).map(|open| open.written.clone()).unwrap_or_default()
+    }
+
     /// That part of the clients to which this one belongs.
-    fn part(&self, client: &C) -> MutexGuard<'_, HashMap<C, u32>> {
+    fn part(&self, client: &C) -> MutexGuard<'_, HashMap<C, Open>> {
         lock(&self.parts[self.hasher.hash_one(client) as usize % PARTS])
     }
 }

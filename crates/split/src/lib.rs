@@ -15,6 +15,7 @@
 mod admission;
 pub mod defaults;
 mod deferred_accept;
+mod first_window;
 mod flow;
 mod leg;
 mod linger;
@@ -32,6 +33,7 @@ mod worker;
 pub use admission::{Admission, Budget, Limits, Refusal, room_of_each, takes_nearby};
 pub use defaults::ReadAheadKind;
 pub use deferred_accept::{Asked, Asking, DeferredAccept, Ends};
+pub use first_window::{BUSY, FirstWindows, LastWritten};
 pub use flow::{Cause, Flow, Verdict};
 pub use leg::{Leg, PerLeg};
 pub use linger::Linger;

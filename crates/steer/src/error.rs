@@ -10,6 +10,11 @@ pub enum Error {
         "the steering program cannot be loaded: {0} (it takes Linux 6.1 with BTF, CAP_BPF and CAP_NET_ADMIN)"
     )]
     Load(#[source] io::Error),
+    /// Nobody can set initial windows.
+    #[error(
+        "initial windows cannot be set: {0} (it takes a control group of version 2, CAP_BPF and CAP_NET_ADMIN)"
+    )]
+    FirstWindow(#[source] io::Error),
     /// A link refused the program.
     #[error("the steering program cannot be attached to {interface}: {error}")]
     Attach {

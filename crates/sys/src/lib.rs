@@ -5,6 +5,7 @@
 //! All `unsafe` of this crate stands in the few blocks that call the kernel where no library
 //! offers a safe function.
 
+pub mod cgroup;
 pub mod changes;
 pub mod checksum;
 pub mod clock;

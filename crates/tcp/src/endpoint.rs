@@ -184,6 +184,16 @@ impl Endpoint {
         self.sender.set_unsent_limit(bytes);
     }
 
+    /// The window, in packets.
+    pub fn cwnd(&self) -> u32 {
+        self.sender.cwnd()
+    }
+
+    /// Has the connection begin with another window, in packets, if nothing was sent yet (`TCP_BPF_IW`).
+    pub fn set_first_window(&mut self, packets: u32) {
+        self.sender.set_first_window(packets);
+    }
+
     /// What NetAssist says about the way to the peer from now on; what it said before counts no longer.
     pub fn set_feedback(&mut self, feedback: Value) {
         self.sender.feedback = Some(feedback);

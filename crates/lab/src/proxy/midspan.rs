@@ -40,6 +40,11 @@ fn configuration(spec: &CellSpec) -> Config {
     config.pin = false;
     config.client_leg = leg(&relay.client_leg);
     config.server_leg = leg(&relay.server_leg);
+    // What is set for the host by hand holds for the relay.
+    if host.initcwnd.is_some() {
+        config.client_leg.initial_window_beside.get_or_insert(relay.first_windows(host).beside);
+    }
+    config.client_leg.rto_min = config.client_leg.rto_min.or(host.rto_min);
     // What the kernel chooses on a host is part of the host here; what the relay chooses is left to it.
     let chosen = &mut config.server_leg.congestion_control;
     chosen.get_or_insert_with(|| host.congestion_control.clone());
@@ -59,6 +64,9 @@ fn leg(leg: &Leg) -> LegConfig {
         receive_buffer: leg.receive_buffer,
         send_buffer: leg.send_buffer,
         notsent_lowat: leg.notsent_lowat,
+        initial_window: leg.initial_window,
+        initial_window_beside: leg.initial_window_beside,
+        rto_min: leg.rto_min,
         ..LegConfig::default()
     }
 }

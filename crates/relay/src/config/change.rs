@@ -62,7 +62,7 @@ impl Config {
             key if key.starts_with("policy.confirm_") && !self.confirms() => {
                 Err("cannot begin while the relay runs, if no connection was confirmed before")
             }
-            "client_leg.dscp" => Err("cannot change while the relay runs"),
+            "client_leg.dscp" | "client_leg.rto_min" => Err("cannot change while the relay runs"),
             _ => Ok(()),
         }
     }

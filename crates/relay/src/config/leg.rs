@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use midspan_split::{FirstWindows, defaults};
 use midspan_units::{ByteSize, Rate, Span};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -44,9 +45,40 @@ pub struct LegConfig {
     /// The code point (RFC 2474) of packets sent on this leg.
     #[serde(default)]
     pub dscp: Dscp,
+    /// On the client's leg: the initial window (RFC 6928) in packets of a connection whose client has no other that is busy.
+    /// Absent: the route's, or the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_window: Option<u32>,
+    /// On the client's leg: the same of one beside others that are busy, if it would not be smaller anyway. Absent:
+    /// [`defaults::WINDOW_BESIDE`] where `clients` are intercepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_window_beside: Option<u32>,
+    /// On the client's leg: least retransmission timeout (RFC 6298, 2.4), from Linux 6.11 on. Absent: where `clients` are
+    /// intercepted [`defaults::CLIENT_LEG_RTO_MIN`], unless the host has another than Linux's; else the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rto_min: Option<Span>,
 }
 
 impl LegConfig {
+    /// What connections to clients begin with; `intercepts` if there are clients that do not ask for the relay.
+    pub(crate) fn first_windows(&self, intercepts: bool) -> FirstWindows {
+        let by_default = if intercepts { defaults::WINDOW_BESIDE } else { FirstWindows::MOST };
+        FirstWindows {
+            alone: self.initial_window,
+            beside: self.initial_window_beside.unwrap_or(by_default),
+        }
+    }
+
+    /// What only the client's leg can have, if it is there.
+    pub(super) fn of_clients_alone(&self) -> Option<&'static str> {
+        let keys = [
+            ("initial_window", self.initial_window.is_some()),
+            ("initial_window_beside", self.initial_window_beside.is_some()),
+            ("rto_min", self.rto_min.is_some()),
+        ];
+        keys.into_iter().find_map(|(key, there)| there.then_some(key))
+    }
+
     pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
         let sizes = [
             ("receive_buffer", self.receive_buffer),
@@ -74,6 +106,19 @@ impl LegConfig {
         }
         if self.max_pacing_rate.is_some_and(|rate| rate < Rate::from_bps(8000)) {
             return Some(("max_pacing_rate", "must be at least 8 kbit/s"));
+        }
+        let windows = [
+            ("initial_window", self.initial_window),
+            ("initial_window_beside", self.initial_window_beside),
+        ];
+        for (key, window) in windows {
+            if window.is_some_and(|packets| !(1..=FirstWindows::MOST).contains(&packets)) {
+                return Some((key, "must be between 1 and 1000 packets"));
+            }
+        }
+        let timeouts = Span::from_millis(5)..=Span::from_secs(60);
+        if self.rto_min.is_some_and(|least| !timeouts.contains(&least)) {
+            return Some(("rto_min", "must be between 5 ms and 60 s"));
         }
         if matches!(self.dscp, Dscp::Always(point) if point > Dscp::MOST) {
             return Some(("dscp", Dscp::WANTED));

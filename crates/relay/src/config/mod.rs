@@ -395,6 +395,9 @@ impl Config {
                 return fault(&[table, key], said);
             }
         }
+        if let Some(key) = self.server_leg.of_clients_alone() {
+            return fault(&["server_leg", key], "is for the client's leg alone");
+        }
         if self.limits.flows == Some(0) {
             return fault(&["limits", "flows"], "must be at least 1");
         }
@@ -520,6 +523,9 @@ user_timeout = "2 min"
 max_segment = 1300
 max_pacing_rate = "50 Mbit/s"
 dscp = 10
+initial_window = 10
+initial_window_beside = 2
+rto_min = "500 ms"
 [server_leg]
 dscp = "copy"
 [limits]
@@ -652,26 +658,30 @@ to = "one.example:80"
             ("50 Mbit", 20, ["1 kbit", "`client_leg.max_pacing_rate`", "8 kbit/s"]),
             ("dscp = 10", 21, ["dscp = 64", "64", "63"]),
             ("dscp = 10", 21, ["dscp = \"EF\"", "EF", "\"copy\""]),
-            ("buffered = \"256 MiB\"", 27, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
-            ("\"1 min\"", 29, ["\"1 ms\"", "`limits.half_closed`", "1 s"]),
+            ("window = 10", 22, ["window = 0", "`client_leg.initial_window`", "1000"]),
+            ("beside = 2", 23, ["beside = 2000", "`client_leg.initial_window_beside`", "1000"]),
+            ("\"500 ms\"", 24, ["\"1 ms\"", "`client_leg.rto_min`", "5 ms"]),
+            ("dscp = \"copy\"", 26, ["rto_min = \"1 s\"", "`server_leg.rto_min`", "client's"]),
+            ("buffered = \"256 MiB\"", 30, ["buffered = \"1 B\"", "`limits.buffered`", "1 MiB"]),
+            ("\"1 min\"", 32, ["\"1 ms\"", "`limits.half_closed`", "1 s"]),
             ("\"bpf\"", 4, ["\"iptables\"", "iptables", "`nftables`"]),
-            ("\"bpf\"", 32, ["\"nftables\"", "`policy`", "bpf"]),
-            ("\"22\"", 35, ["\"0x16\"", "0x16", "5060-5061"]),
-            ("holdout = 10", 37, ["holdout = 1001", "`policy.holdout`", "1000"]),
-            ("holdout = 10\n", 37, ["holdout = 0\n", "`policy.holdout`", "dry"]),
+            ("\"bpf\"", 35, ["\"nftables\"", "`policy`", "bpf"]),
+            ("\"22\"", 38, ["\"0x16\"", "0x16", "5060-5061"]),
+            ("holdout = 10", 40, ["holdout = 1001", "`policy.holdout`", "1000"]),
+            ("holdout = 10\n", 40, ["holdout = 0\n", "`policy.holdout`", "dry"]),
             (
                 "holdout = 10\n",
-                38,
+                41,
                 ["holdout = 10\nholdout_slot = \"0 s\"\n", "`policy.holdout_slot`", "slot"],
             ),
-            ("\"dry-run\"", 37, ["\"on\"", "`policy.holdout`", "by itself"]),
-            ("\"3 %\"", 43, ["\"0 %\"", "`decide.margin`", "above 0"]),
-            ("\"2 %\"", 45, ["\"30 %\"", "`decide.explore`", "25 %"]),
-            ("\"plain\"", 47, ["\"none\"", "none", "`pseudonym`"]),
-            ("/run/midspan/relay.sock", 57, ["/", "`admin.socket`", "100"]),
-            ("9743", 50, ["port", "socket address", ""]),
-            ("\"100 MB\"", 53, ["\"1 B\"", "`flow_log.max_size`", "4 KiB"]),
-            ("[46]", 36, ["[64]", "`policy.pass_dscp`", "63"]),
+            ("\"dry-run\"", 40, ["\"on\"", "`policy.holdout`", "by itself"]),
+            ("\"3 %\"", 46, ["\"0 %\"", "`decide.margin`", "above 0"]),
+            ("\"2 %\"", 48, ["\"30 %\"", "`decide.explore`", "25 %"]),
+            ("\"plain\"", 50, ["\"none\"", "none", "`pseudonym`"]),
+            ("/run/midspan/relay.sock", 60, ["/", "`admin.socket`", "100"]),
+            ("9743", 53, ["port", "socket address", ""]),
+            ("\"100 MB\"", 56, ["\"1 B\"", "`flow_log.max_size`", "4 KiB"]),
+            ("[46]", 39, ["[64]", "`policy.pass_dscp`", "63"]),
         ] {
             let text = FULL.replacen(wrong, words[0], 1);
             let said = refusal(&text);

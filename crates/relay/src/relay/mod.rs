@@ -11,6 +11,7 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::accounts;
 use crate::background::Background;
+use crate::client_leg::{self, LeastTimeout};
 use crate::config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
 use crate::control::Brought;
 use crate::counters::Snapshot;
@@ -227,10 +228,15 @@ impl Relay {
             let _ = shared.for_clients.set(name);
         }
         let _ = shared.handshake.set(handshake);
+        if let Some(program) = client_leg::first_window(&shared.settings().config) {
+            let _ = shared.first_window.set(program);
+        }
+        let least_timeout = LeastTimeout::set(&shared.settings().config);
         let mut workers = (0..count)
             .map(|index| EventLoop::new(shared.clone(), index))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|(at, error)| Error::Listen { at, error })?;
+        drop(least_timeout);
         if let Way::Bpf(steered) = &mut way {
             steered.set_probes(shared.probes.clone());
             steered.look_at_rules(&shared.settings().config)?;

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use midspan_observe::subscriber;
 use midspan_split::{Key, Leg, Opened, PerLeg};
 use socket2::Socket;
 
@@ -82,6 +83,7 @@ impl LiveHost {
             // A socket that does not connect yet would look like one that has ended.
             Opened::PortInUse => self.counters().port_waits.add(1),
         }
-        Ok((LiveFlow::new(story, sockets, others, opening.dscp, preface), opened))
+        let written = self.shared.admission.last_written(&subscriber(client.ip()));
+        Ok((LiveFlow::new(story, sockets, others, opening.dscp, preface, written), opened))
     }
 }

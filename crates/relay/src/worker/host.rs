@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ipnet::IpNet;
-use midspan_split::{Cause, ConnectAgain, Failure, Host, Key, Leg, Legs, Over, Write};
+use midspan_split::{
+    Cause, ConnectAgain, Failure, FirstWindows, Host, Key, Leg, Legs, Over, Write,
+};
 use midspan_sys::ring::Outgoing;
 
 use super::watch;
 use crate::config::Dscp;
 use crate::counters::Counters;
-use crate::flow::{LiveFlow, Means, Story, totals};
+use crate::flow::{Beginning, LiveFlow, Means, Story, totals};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::settings::Settings;
@@ -30,6 +32,8 @@ pub(crate) struct LiveHost {
     pub(super) clients: Vec<IpNet>,
     /// The place among those that BPF steers to.
     pub(super) slot: Option<HeldSlot>,
+    /// What connections to clients begin with.
+    pub(super) windows: FirstWindows,
     pub(super) pool: Pool,
     pub(super) outbox: Outbox,
     /// As they were last seen to be.
@@ -81,6 +85,11 @@ impl Host for LiveHost {
             pool: &mut self.pool,
             outbox: &mut self.outbox,
             counters: &self.shared.ends[self.index].counters,
+            beginning: Beginning {
+                now: self.shared.epoch.time(self.now),
+                windows: self.windows,
+                program: self.shared.first_window.get(),
+            },
         })
     }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
-use midspan_split::{Cause, DeferredAccept, Host, PerLeg, ReadAhead, Rules, Worker};
+use midspan_split::{Cause, DeferredAccept, FirstWindows, Host, PerLeg, ReadAhead, Rules, Worker};
 use midspan_sys::sockdiag;
 use midspan_units::{ByteSize, Time};
 use rustix::event::Timespec;
@@ -122,6 +122,7 @@ impl EventLoop {
                 pool: Pool::new(limit, config.buffer, shared.descriptors.pipes_per_worker),
                 outbox: Outbox::new(),
                 slot: None,
+                windows: first_windows(config),
                 index,
                 epoll,
                 asked_servers,
@@ -191,6 +192,7 @@ impl EventLoop {
         let before = std::mem::replace(&mut self.host.settings, self.host.shared.settings());
         let Settings { config, forwards } = &*self.host.settings;
         self.host.clients = IpNet::aggregate(&config.clients);
+        self.host.windows = first_windows(config);
         self.host.pool.set_limit(share_of_buffers(config, &self.host.shared));
         for listener in &mut self.listeners {
             if before.config.client_leg != config.client_leg
@@ -335,6 +337,10 @@ fn read_ahead(config: &Config) -> PerLeg<ReadAhead> {
         }
     };
     PerLeg { client: of(&config.server_leg), server: of(&config.client_leg) }
+}
+
+fn first_windows(config: &Config) -> FirstWindows {
+    config.client_leg.first_windows(!config.clients.is_empty())
 }
 
 /// What the flows of a worker are decided by; silent servers are told of where connections can be passed.

@@ -15,6 +15,7 @@ mod descriptors;
 mod early_answer;
 mod ends;
 mod fast_open;
+mod first_window;
 mod flood;
 mod forward;
 mod fragments;

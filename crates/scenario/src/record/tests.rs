@@ -137,7 +137,7 @@ fn the_documented_shape() {
     let text = line(&failed());
     assert_eq!(
         text.trim_end(),
-        r#"{"schema":3,"scenario":"mec-3a","digest":"0123456789abcdef","backend":"live","#
+        r#"{"schema":4,"scenario":"mec-3a","digest":"0123456789abcdef","backend":"live","#
             .to_owned()
             + r#""cell":{"loss":"0.5 %"},"variant":"midspan","repetition":2,"#
             + r#""seed":18446744073709551615,"started_unix_ms":1700000000000,"#
@@ -194,14 +194,14 @@ fn video_of((start_s, stalls, stalled_s): (Option<f64>, u32, f64)) -> VideoRecor
 fn errors_name_the_line() {
     let error = |text: &str| parse_lines(text, "r.jsonl").unwrap_err().to_string();
     let good = line(&failed());
-    let newer = good.replacen("\"schema\":3", "\"schema\":4", 1);
+    let newer = good.replacen("\"schema\":4", "\"schema\":5", 1);
     assert_eq!(
         error(&format!("{good}\n{newer}")),
-        "r.jsonl:3: a record of schema 4; this version reads schemas 1 to 3"
+        "r.jsonl:3: a record of schema 5; this version reads schemas 1 to 4"
     );
     assert_eq!(
         error(&format!("{good}{{}}\n")),
-        "r.jsonl:2: not a result record: no `schema`, which is 3"
+        "r.jsonl:2: not a result record: no `schema`, which is 4"
     );
     let cut = &good[..good.len() / 2];
     assert!(error(cut).starts_with("r.jsonl:1: not a result record, which is one JSON object:"));

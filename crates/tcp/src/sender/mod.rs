@@ -228,6 +228,13 @@ impl Sender {
         self.expand_buffer();
     }
 
+    /// Begins with another window, if nothing was sent yet.
+    pub(crate) fn set_first_window(&mut self, packets: u32) {
+        if self.totals.data_segments == 0 {
+            self.control.set_cwnd(packets);
+        }
+    }
+
     /// What the congestion control is told of the connection.
     fn connection(&self, now: Time) -> Connection {
         Connection {
@@ -349,7 +356,7 @@ impl Sender {
     }
 
     /// The congestion window, packets.
-    fn cwnd(&self) -> u32 {
+    pub(crate) fn cwnd(&self) -> u32 {
         self.control.cwnd()
     }
 

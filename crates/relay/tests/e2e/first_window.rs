@@ -1,0 +1,165 @@
+//! What connections to clients begin with: how many packets at once, and their least retransmission timeout.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use midspan_sys::netns::Netns;
+use midspan_sys::sockdiag::{TcpSocket, tcp_sockets};
+use midspan_sys::sysctl;
+
+use crate::process::{EARLY, RelayProcess};
+use crate::replace::Pins;
+use crate::steer::start;
+use crate::world::{CLIENT, SERVER, World, ip, skip};
+
+const RTO_MIN: &str = "net.ipv4.tcp_rto_min_us";
+/// Long enough that nothing is sent again while a test looks.
+const PATIENT: &str = "[client_leg]\nrto_min = \"20 s\"\n";
+/// More than any window here.
+const ANSWER: usize = 100_000;
+
+/// The relay's socket of a client's connection from this port.
+fn client_leg(world: &World, port: u16) -> TcpSocket {
+    let sockets = world.relay.run(tcp_sockets).unwrap().unwrap();
+    sockets.into_iter().find(|socket| socket.remote.port() == port).unwrap()
+}
+
+/// Has the client of this port acknowledge nothing any more, as if the way there was long.
+fn hush(client: &Netns, port: u16) {
+    let rules = format!(
+        "add table inet h; add chain inet h o {{ type filter hook output priority 0; }};
+         add rule inet h o tcp sport {port} drop"
+    );
+    assert!(client.apply(Command::new("nft").arg(rules)).status().unwrap().success());
+}
+
+/// With how many packets a new connection to a client begins: what is on the way when the answer is longer, and nothing
+/// of it acknowledged.
+fn first_flight(world: &World, listener: &TcpListener, address: SocketAddr) -> u32 {
+    let near = world.connect(address).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    let port = near.local_addr().unwrap().port();
+    hush(&world.client, port);
+    far.write_all(&[7; ANSWER]).unwrap();
+    loop {
+        let info = client_leg(world, port).info;
+        if info.unacked >= info.snd_cwnd {
+            return info.snd_cwnd;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Keeps a connection of the client's busy meanwhile.
+fn beside_a_busy_one<T>(world: &World, server: &str, what: impl FnOnce() -> T) -> T {
+    let (mut near, mut far) = world.pair(server);
+    far.write_all(b"busy").unwrap();
+    near.read_exact(&mut [0; 4]).unwrap();
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                far.write_all(b"busy").unwrap();
+                near.read_exact(&mut [0; 4]).unwrap();
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let done = what();
+        over.store(true, Ordering::Relaxed);
+        done
+    })
+}
+
+/// Whether initial windows may be set here, and least timeouts are the host's to change; says so where not.
+fn is_possible(world: &World) -> bool {
+    if let Err(error) = midspan_steer::FirstWindow::attach() {
+        skip(&error.to_string());
+        return false;
+    }
+    let has = world.relay.run(|| sysctl::get(RTO_MIN).is_ok()).unwrap();
+    if !has {
+        eprintln!("skipped: {RTO_MIN} takes Linux 6.11");
+    }
+    has
+}
+
+#[test]
+fn beside_busy_connections_a_client_is_sent_less_at_once() {
+    for (client, server) in CLIENT.into_iter().zip(SERVER) {
+        let Some(world) = World::new() else { return };
+        if !is_possible(&world) {
+            return;
+        }
+        let (listener, address) = world.listen(server);
+        let flight = || first_flight(&world, &listener, address);
+        let beside = || beside_a_busy_one(&world, server, flight);
+        let Some(relay) = start(&world, &format!("{EARLY}{PATIENT}")) else { return };
+        let alone = flight();
+        let smaller = beside();
+        assert!(smaller < alone, "{client}: {smaller} of {alone}");
+        drop(relay);
+        let settings = format!("{EARLY}{PATIENT}initial_window = 20\ninitial_window_beside = 5\n");
+        let Some(relay) = start(&world, &settings) else { return };
+        assert_eq!((flight(), beside()), (20, 5), "{client}");
+        drop(relay);
+        // Without the program.
+        let settings = format!("{EARLY}{PATIENT}initial_window_beside = 1000\n");
+        let Some(_relay) = start(&world, &settings) else { return };
+        assert_eq!((flight(), beside()), (alone, alone), "{client}");
+    }
+}
+
+#[test]
+fn two_relays_set_windows_beside_each_other() {
+    let Some(world) = World::new() else { return };
+    if !is_possible(&world) {
+        return;
+    }
+    let Some(_pins) = Pins::of(&world.relay) else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    let flight = || first_flight(&world, &listener, address);
+    // Beside those of before, too, whose clients do not say that they are gone.
+    let with = |window: u32| {
+        let windows = format!("initial_window = {window}\ninitial_window_beside = {window}\n");
+        format!("interception = \"bpf\"\npin = true\n{EARLY}{PATIENT}{windows}")
+    };
+    let first = RelayProcess::start(&world.relay, &with(7));
+    assert_eq!(flight(), 7);
+    let second = RelayProcess::replace(&world.relay, &with(8));
+    assert_eq!(flight(), 8);
+    drop(first);
+    assert_eq!(flight(), 8);
+    drop(second);
+}
+
+#[test]
+fn the_least_timeout_is_that_of_the_client_leg_alone() {
+    let Some(world) = World::new() else { return };
+    if !is_possible(&world) {
+        return;
+    }
+    let host = || world.relay.run(|| sysctl::get(RTO_MIN)).unwrap().unwrap();
+    let before = host();
+    for (settings, least_ms) in [("", 1000), ("[client_leg]\nrto_min = \"500 ms\"\n", 500)] {
+        let Some(_relay) = start(&world, settings) else { return };
+        assert_eq!(host(), before);
+        let (_near, _far) = world.pair(SERVER[0]);
+        let legs = world.relay.run(tcp_sockets).unwrap().unwrap();
+        let rto = |end: &str| {
+            let leg = legs.iter().find(|leg| leg.remote.ip() == ip(end)).unwrap();
+            u64::from(leg.info.rto)
+        };
+        let (client, server) = (rto(CLIENT[0]), rto(SERVER[0]));
+        assert!(client >= least_ms * 1000 && server < client, "{client} {server}");
+    }
+    // What somebody has set for the host holds for the relay too.
+    world.relay.run(|| sysctl::set(RTO_MIN, "300000")).unwrap().unwrap();
+    let Some(_relay) = start(&world, "") else { return };
+    let (near, _far) = world.pair(SERVER[0]);
+    let rto = client_leg(&world, near.local_addr().unwrap().port()).info.rto;
+    assert!((300_000..1_000_000).contains(&rto), "{rto}");
+}
