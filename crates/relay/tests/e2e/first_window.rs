@@ -1,7 +1,7 @@
 //! What connections to clients begin with: how many packets at once, and their least retransmission timeout.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
