@@ -42,8 +42,8 @@ fn times(scenario: &toml::Table) -> BTreeMap<String, [Vec<f64>; 2]> {
     command.args(["lab", "run", "--backend", "sim", "--out"]).arg(folder.path()).arg(&file);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let runs = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
-    let results = Results::read(&runs.filter(|path| path.is_dir()).next().unwrap()).unwrap();
+    let mut runs = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    let results = Results::read(&runs.find(|path| path.is_dir()).unwrap()).unwrap();
     let mut times = BTreeMap::<String, [Vec<f64>; 2]>::new();
     for record in results.records() {
         let run = record.measurement().unwrap_or_else(|| panic!("{record:?}"));

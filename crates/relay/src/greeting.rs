@@ -32,6 +32,7 @@ pub(crate) struct Greetings {
 }
 
 /// What came of waiting.
+#[expect(clippy::large_enum_variant, reason = "it is moved once")]
 #[derive(Debug)]
 pub(crate) enum Greeted {
     /// The header is there, and taken from what the connection sends. If it tells whose connection
