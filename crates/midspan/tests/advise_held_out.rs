@@ -146,11 +146,17 @@ fn options(spec: &CellSpec) -> Option<(Vec<String>, Rate)> {
     }
     let near = data.delay * 2;
     let Relay { client_leg, server_leg, .. } = &spec.relay;
+    // Recorded runs had the host's first windows and timeouts, which bulk transfers hardly feel.
+    let usual_leg = Leg {
+        congestion_control: client_leg.congestion_control.clone(),
+        initial_window_beside: client_leg.initial_window_beside,
+        rto_min: client_leg.rto_min,
+        ..Leg::default()
+    };
     let is_usual = spec.relay.read_ahead.is_none()
         && spec.relay.shared.is_none()
         && *server_leg == Leg::default()
-        && *client_leg
-            == Leg { congestion_control: client_leg.congestion_control.clone(), ..Leg::default() };
+        && *client_leg == usual_leg;
     let hosts = &spec.hosts;
     let buffers = hosts.ue.buffers;
     let is_usual_host = |host: &Host| {

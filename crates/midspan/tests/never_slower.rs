@@ -23,7 +23,9 @@ fn cells(scenario: &str, impairments: &[&str], repetitions: i64) -> toml::Table 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/radio").join(scenario);
     let mut table: toml::Table = fs::read_to_string(path).unwrap().parse().unwrap();
     table.insert("repetitions".into(), repetitions.into());
-    table.remove("skip");
+    for other in ["skip", "short"] {
+        table.remove(other);
+    }
     let sweep = table["sweep"].as_table_mut().unwrap();
     sweep["flows"] = vec![1].into();
     sweep["unit"] = vec!["packet"].into();
