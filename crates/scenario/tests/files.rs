@@ -102,6 +102,11 @@ fn round_trip_times_are_the_papers() {
         for cell in scenario.cells() {
             let access = cell.spec.path.access.base_rtt().as_millis_f64();
             let wide = cell.spec.path.wide.base_rtt().as_millis_f64();
+            // A link layer with slots takes time of its own.
+            if path.file_name().unwrap().to_str().unwrap().ends_with("-rlc.toml") {
+                assert!(wide == 49.0 || wide == 45.0, "{}: {wide}", path.display());
+                continue;
+            }
             if scenario.figure.as_deref() != Some("mec 2") {
                 assert_eq!(access + wide, 50.0, "{}", path.display());
             }
@@ -177,8 +182,8 @@ fn records_of_before_are_of_the_control_that_they_were_made_with() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/mec/3a.toml");
     let text = fs::read_to_string(path).unwrap();
     let has = |text: &str| Scenario::parse(text, "3a.toml").unwrap().has(&record);
-    let named = "client_leg = { congestion_control = \"cubic\" }";
-    assert!(has(&text));
-    assert!(!has(&text.replace(named, "")));
+    let named = "congestion_control = \"cubic\", initial";
+    assert!(has(&text) && text.contains(named));
+    assert!(!has(&text.replace(named, "initial")));
     assert!(!has(&text.replace(named, &named.replace("cubic", "reno"))));
 }

@@ -66,6 +66,8 @@ fn a_relay_says_how_it_is_and_what_it_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (mut relay, mut admin) = start(&world, folder.path(), "workers = 2");
     let _open = world.pair(SERVER[0]);
+    // Both ends are connected before the worker has taken it.
+    relay.until(|counts| counts["active"] == 1);
     let status = admin.status();
     assert_eq!((status.phase.as_str(), status.steered_by.as_str()), ("running", "BPF"));
     assert_eq!((status.pid, status.flows), (relay.pid(), 1));
