@@ -1,3 +1,4 @@
+use core::net::{IpAddr, Ipv6Addr};
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -37,6 +38,35 @@ pub struct Place {
     pub service: Id,
     /// The wider prefix, or the operator, to which the service belongs. A service always has the same.
     pub prefix: Id,
+}
+
+impl Id {
+    /// That of an address, IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2).
+    pub const fn of_address(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => Id(v4.to_ipv6_mapped().to_bits()),
+            IpAddr::V6(v6) => Id(v6.to_bits()),
+        }
+    }
+
+    /// That of the network of a server, as networks are announced: a /24, or a /48 of IPv6.
+    pub const fn of_network(server: IpAddr) -> Self {
+        let hosts = match server {
+            IpAddr::V4(_) => 32 - Id::NETWORK_V4,
+            IpAddr::V6(_) => 128 - Id::NETWORK_V6,
+        };
+        Id(Id::of_address(server).0 >> hosts << hosts)
+    }
+
+    /// How many bits name the [network](Id::of_network) of an IPv4 server.
+    pub const NETWORK_V4: u8 = 24;
+    /// How many of an IPv6 one.
+    pub const NETWORK_V6: u8 = 48;
+
+    /// The address, or the first one of the network, that it is of.
+    pub const fn to_address(self) -> IpAddr {
+        Ipv6Addr::from_bits(self.0).to_canonical()
+    }
 }
 
 /// What was done with a transfer.
@@ -174,6 +204,15 @@ mod tests {
             assert_eq!(SizeClass::of(bytes), class, "{bytes}");
         }
         assert!(SizeClass::ALL.iter().enumerate().all(|(at, class)| class.index() == at));
+    }
+
+    #[test]
+    fn an_id_is_of_an_address_or_of_its_network() {
+        for (server, network) in [("192.0.2.7", "192.0.2.0"), ("2001:db8:1:2::3", "2001:db8:1::")] {
+            let server: IpAddr = server.parse().unwrap();
+            assert_eq!(Id::of_address(server).to_address(), server);
+            assert_eq!(Id::of_network(server).to_address().to_string(), network);
+        }
     }
 
     #[test]

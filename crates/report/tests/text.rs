@@ -141,9 +141,7 @@ fn every_scenario_file_fits_a_terminal() {
         let report = Report::new(&scenario, &records).unwrap();
         let text = report.text(Terminal { width: 100, colour: false });
         let widest = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
-        // Five axes with words do not; nobody is to guess what is cut.
-        let most = if scenario.axes.len() > 4 { 110 } else { 100 };
-        assert!(widest <= most, "{name}: {widest} columns\n{text}");
+        assert!(widest <= 100, "{name}: {widest} columns\n{text}");
         assert!(report.html().len() > 10_000, "{name}");
     }
 }

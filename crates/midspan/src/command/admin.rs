@@ -12,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use midspan_observe::admin::{Answer, Counters, Flows, Order, Request, Status};
 use midspan_relay::AdminConfig;
 
+use super::columns::aligned;
 use super::units::{age, bytes, rate};
 use super::{BadInput, decisions, gain};
 
@@ -223,20 +224,9 @@ fn flows_text(flows: &Flows) -> String {
 
 /// A table of flows, with their headings.
 pub(crate) fn table(flows: &[[String; HEADINGS.len()]]) -> String {
-    let headings = HEADINGS.map(str::to_owned);
-    let rows = || std::iter::once(&headings).chain(flows);
-    let width = |column: usize| rows().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; HEADINGS.len()] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in rows() {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            // Names to the left, numbers to the right.
-            if column < 2 { format!("{cell:width$}") } else { format!("{cell:>width$}") }
-        });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text
+    let rows: Vec<_> =
+        std::iter::once(HEADINGS.map(str::to_owned)).chain(flows.iter().cloned()).collect();
+    aligned(&rows, |at| at < 2)
 }
 
 /// What [`row`] has.

@@ -2,6 +2,8 @@
 
 use midspan_observe::admin::{Decided, Decisions};
 
+use super::columns::aligned;
+
 /// Which rows are shown.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows {
@@ -34,18 +36,7 @@ pub(super) fn text(decisions: &Decisions, rows: Rows) -> String {
     let cells: Vec<[String; 7]> = std::iter::once(HEADINGS.map(str::to_owned))
         .chain(decided.iter().map(|one| cells(one)))
         .collect();
-    let widths: [usize; 7] = std::array::from_fn(|at| {
-        cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0)
-    });
-    let mut text = String::new();
-    for row in &cells {
-        let cells = row.iter().zip(widths).enumerate().map(|(at, (cell, width))| {
-            // Words to the left, numbers to the right.
-            if at == 0 || at == 6 { format!("{cell:width$}") } else { format!("{cell:>width$}") }
-        });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
+    let mut text = aligned(&cells, |at| at == 0 || at == 6);
     if more > 0 {
         text += &format!("{more} rows more: --most shows them.\n");
     }

@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod advise;
 pub(crate) mod assist;
 pub(crate) mod cc;
+mod columns;
 mod decisions;
 pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -1,7 +1,7 @@
 //! Where connections belong, in the words of the estimator, of the steering program and of people.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -44,7 +44,7 @@ impl Places {
         let unsplit = f64::from(drawn.per_mille) / 1000.0;
         Some(Transfer {
             place: self.place(record.client.ip(), record.server.ip()),
-            subscriber: Id(subscriber(record.client.ip())),
+            subscriber: subscriber(record.client.ip()),
             key: key(record.client, record.server),
             arm,
             probability: if arm == Arm::Split { 1.0 - unsplit } else { unsplit },
@@ -58,8 +58,8 @@ impl Places {
     fn place(&self, client: IpAddr, server: IpAddr) -> Place {
         Place {
             group: self.group(client).map_or(Id(0), |(_, net)| id_of_group(net)),
-            service: Id(number(server)),
-            prefix: Id(number(network(server).network())),
+            service: Id::of_address(server),
+            prefix: Id::of_network(server),
         }
     }
 
@@ -85,11 +85,11 @@ impl Places {
                 let all = ["0.0.0.0/0", "::/0"].into_iter();
                 all.filter_map(|net| net.parse().ok()).map(Of::Servers).collect()
             }
-            Unit::Prefix(prefix) => vec![Of::Servers(network(address(prefix)))],
-            Unit::Service { service, .. } => vec![Of::Servers(address(service).into())],
+            Unit::Prefix(prefix) => vec![Of::Servers(network(prefix))],
+            Unit::Service { service, .. } => vec![Of::Servers(service.to_address().into())],
             Unit::Place(Place { group, service, .. }) => {
                 let group = self.group_number(group);
-                let of = group.map(|group| Of::Place { group, server: address(service) });
+                let of = group.map(|group| Of::Place { group, server: service.to_address() });
                 of.into_iter().collect()
             }
         }
@@ -99,9 +99,9 @@ impl Places {
     pub(super) fn pinned(&self, unit: Unit) -> Option<Chance> {
         let net = match unit {
             Unit::All => return None,
-            Unit::Prefix(prefix) => network(address(prefix)),
+            Unit::Prefix(prefix) => network(prefix),
             Unit::Service { service, .. } | Unit::Place(Place { service, .. }) => {
-                address(service).into()
+                service.to_address().into()
             }
         };
         self.always_split.iter().any(|always| always.contains(&net)).then_some(SPLIT)
@@ -111,12 +111,12 @@ impl Places {
     pub(super) fn name(&self, unit: Unit) -> String {
         match unit {
             Unit::All => "all".into(),
-            Unit::Prefix(prefix) => network(address(prefix)).to_string(),
-            Unit::Service { service, .. } => address(service).to_string(),
+            Unit::Prefix(prefix) => network(prefix).to_string(),
+            Unit::Service { service, .. } => service.to_address().to_string(),
             Unit::Place(Place { group, service, .. }) => {
                 let net = self.groups.iter().find(|&&net| id_of_group(net) == group);
                 let group = net.map_or("others".into(), IpNet::to_string);
-                format!("{} from {group}", address(service))
+                format!("{} from {group}", service.to_address())
             }
         }
     }
@@ -138,11 +138,9 @@ fn completed(record: &FlowRecord, now: Option<Duration>) -> Option<Duration> {
 }
 
 /// One address, or one /64 of IPv6, which is one subscriber's.
-fn subscriber(client: IpAddr) -> u128 {
-    match client {
-        IpAddr::V4(_) => number(client),
-        IpAddr::V6(v6) => v6.to_bits() >> 64 << 64,
-    }
+fn subscriber(client: IpAddr) -> Id {
+    let Id(number) = Id::of_address(client);
+    if client.is_ipv4() { Id(number) } else { Id(number >> 64 << 64) }
 }
 
 fn key(client: SocketAddr, server: SocketAddr) -> u128 {
@@ -151,28 +149,17 @@ fn key(client: SocketAddr, server: SocketAddr) -> u128 {
     hasher.finish().into()
 }
 
-/// A network of servers, as networks are announced: a /24, or a /48 of IPv6.
-fn network(server: IpAddr) -> IpNet {
-    let length = if server.is_ipv4() { 24 } else { 48 };
-    IpNet::new(server, length).map_or(IpNet::from(server), |net| net.trunc())
-}
-
-/// IPv4 as IPv4-mapped IPv6.
-fn number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-        IpAddr::V6(v6) => v6.to_bits(),
-    }
-}
-
-fn address(id: Id) -> IpAddr {
-    Ipv6Addr::from_bits(id.0).to_canonical()
+/// The network of servers that a prefix is.
+fn network(prefix: Id) -> IpNet {
+    let address = prefix.to_address();
+    let length = if address.is_ipv4() { Id::NETWORK_V4 } else { Id::NETWORK_V6 };
+    IpNet::new(address, length).unwrap_or(IpNet::from(address))
 }
 
 /// Its network, and in the uppermost bits how long its hosts' part is, as networks of several lengths begin alike.
 fn id_of_group(net: IpNet) -> Id {
     let hosts = u128::from(net.max_prefix_len() - net.prefix_len());
-    Id(number(net.network()) ^ (hosts << 120))
+    Id(Id::of_address(net.network()).0 ^ (hosts << 120))
 }
 
 #[cfg(test)]

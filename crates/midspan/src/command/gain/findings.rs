@@ -1,7 +1,6 @@
 //! What is known of gains, wherever it comes from: by unit and size class, with the counts behind it.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv6Addr};
 
 use midspan_gain::{Arm, Estimator, Id, Interval, Observation, Settings, SizeClass, Unit};
 use midspan_report::gain::{Effect, Hour, Judgement};
@@ -46,13 +45,14 @@ impl Findings {
             all: found("all".to_owned(), Unit::All),
             sizes: SizeClass::ALL.into_iter().filter_map(size).collect(),
             services: by(|unit| match unit {
-                Unit::Service { service, .. } => Some(address_of(service).to_string()),
+                Unit::Service { service, .. } => Some(service.to_address().to_string()),
                 _ => None,
             }),
             prefixes: by(|unit| match unit {
                 Unit::Prefix(prefix) => {
-                    let address = address_of(prefix);
-                    Some(format!("{address}/{}", if address.is_ipv4() { 24 } else { 48 }))
+                    let address = prefix.to_address();
+                    let length = if address.is_ipv4() { Id::NETWORK_V4 } else { Id::NETWORK_V6 };
+                    Some(format!("{address}/{length}"))
                 }
                 _ => None,
             }),
@@ -105,10 +105,6 @@ pub(super) fn effect(
         at_most: interval.map(|interval| interval.upper.exp()),
         verdict,
     }
-}
-
-fn address_of(id: Id) -> IpAddr {
-    Ipv6Addr::from(id.0).to_canonical()
 }
 
 fn label(class: SizeClass) -> &'static str {

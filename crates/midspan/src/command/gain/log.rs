@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -131,9 +131,9 @@ impl Log {
             self.empty += 1;
             return Ok(());
         };
-        let (service, prefix) = place_of(server.ip());
+        let (service, prefix) = (Id::of_address(server.ip()), Id::of_network(server.ip()));
         self.slots.entry(slot.max(0).unsigned_abs()).or_default().push(Observation {
-            place: Place { group: Id(0), service: Id(service), prefix: Id(prefix) },
+            place: Place { group: Id(0), service, prefix },
             subscriber: Id(subscriber),
             slot: slot.max(0).unsigned_abs(),
             arm,
@@ -234,18 +234,4 @@ fn hash_of(what: &impl Hash) -> u128 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     u128::from(hasher.finish())
-}
-
-/// An address, IPv4 as IPv4-mapped IPv6, and the network that it is in.
-fn place_of(address: IpAddr) -> (u128, u128) {
-    let number = match address {
-        IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
-        IpAddr::V6(v6) => u128::from(v6),
-    };
-    (number, number >> network_bits(address) << network_bits(address))
-}
-
-/// How many bits of an address name a host in its network.
-fn network_bits(address: IpAddr) -> u32 {
-    if address.is_ipv4() { 8 } else { 80 }
 }

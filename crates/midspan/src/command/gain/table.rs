@@ -5,6 +5,8 @@ use std::fmt;
 use midspan_report::gain::Effect;
 use serde::Serialize;
 
+use crate::command::columns::aligned;
+
 /// Rows, and what must be said beside them.
 #[derive(Debug, Serialize)]
 pub(super) struct Table {
@@ -31,19 +33,7 @@ impl fmt::Display for Table {
         let rows: Vec<_> = std::iter::once(headings.map(str::to_owned))
             .chain(self.rows.iter().map(cells))
             .collect();
-        let widths: [usize; 7] =
-            std::array::from_fn(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0));
-        for row in &rows {
-            let cells = row.iter().zip(widths).enumerate().map(|(at, (cell, width))| {
-                // Words to the left, numbers to the right.
-                if at == 0 || at == 6 {
-                    format!("{cell:width$}")
-                } else {
-                    format!("{cell:>width$}")
-                }
-            });
-            writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-        }
+        f.write_str(&aligned(&rows, |at| at == 0 || at == 6))?;
         writeln!(
             f,
             "\nHow many times faster connections were done if they were split, by when their ends acknowledged. Bounds hold together \
