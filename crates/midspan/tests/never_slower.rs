@@ -113,8 +113,8 @@ fn speeds(times: &[Vec<f64>; 2], seed: u64) -> [f64; 2] {
 fn what_was_learned_makes_no_cell_slower_than_no_relay() {
     let all = std::env::var_os("MIDSPAN_TEST_ALL").is_some();
     let repetitions = if all { 20 } else { 4 };
-    let worst: &[&str] = &["0.5 % late by 20 ms", "1 % late by 10 ms"];
-    let more: &[&str] = &["0.5 % late by 10 ms", "0.5 % lost"];
+    let worst: &[&str] = &["0.5 % late 20 ms", "1 % late 10 ms"];
+    let more: &[&str] = &["0.5 % late 10 ms", "0.5 % lost"];
     let impairments = if all { [worst, more].concat() } else { worst.to_vec() };
     let mut least = [f64::INFINITY; 2];
     for scenario in ["never-slower-downloads.toml", "never-slower-uploads.toml"] {
