@@ -64,8 +64,8 @@ RUSTFLAGS=$coverage cargo build --release --locked --quiet --manifest-path fuzz/
     --target "$host" --target-dir "$build"
 # shellcheck disable=SC2086
 {
-    clang $sanitize -Ifuzz/c -Icrates/steer/bpf -Icrates/cc/algo -Icrates/reordering/algo fuzz/c/steer_packet.c -o "$build/bin/steer_packet"
-    clang $sanitize -Icrates/cc/algo -Icrates/cc/src fuzz/c/congestion_control.c \
+    clang $sanitize -Ifuzz/c -Icrates/relay/steer/bpf -Icrates/tcp/cc/algo -Icrates/tcp/reordering/algo fuzz/c/steer_packet.c -o "$build/bin/steer_packet"
+    clang $sanitize -Icrates/tcp/cc/algo -Icrates/tcp/cc/src fuzz/c/congestion_control.c \
         -o "$build/bin/congestion_control"
 }
 for source in fuzz/targets/*.rs; do

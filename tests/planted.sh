@@ -11,7 +11,7 @@ failed=0
 
 # A fault's name, the file, what is there now, and what is there in its place.
 plant() {
-    source="crates/split/src/$2"
+    source="crates/relay/split/src/$2"
     OLD=$3 NEW=$4 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/' "$source" >"$copy/$source"
     if cmp -s "$source" "$copy/$source"; then
         echo "$1: $source has no \`$3\` any more" >&2
