@@ -13,7 +13,9 @@ use midspan_lab::results::Results;
 use midspan_path::{ElementSpec, LateSpec, LossSpec, RateSpec, Unit};
 use midspan_scenario::record::{Backend, Record, Variant};
 use midspan_scenario::summary::{Gain, Summary};
-use midspan_scenario::{Buffers, CellSpec, Direction, Host, Leg, Place, Relay, Scenario, Workload};
+use midspan_scenario::{
+    Buffers, CellSpec, Direction, Host, LegConfig, Place, Relay, Scenario, Workload,
+};
 use midspan_units::{Rate, Span};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -147,15 +149,15 @@ fn options(spec: &CellSpec) -> Option<(Vec<String>, Rate)> {
     let near = data.delay * 2;
     let Relay { client_leg, server_leg, .. } = &spec.relay;
     // Recorded runs had the host's first windows and timeouts, which bulk transfers hardly feel.
-    let usual_leg = Leg {
+    let usual_leg = LegConfig {
         congestion_control: client_leg.congestion_control.clone(),
         initial_window_beside: client_leg.initial_window_beside,
         rto_min: client_leg.rto_min,
-        ..Leg::default()
+        ..LegConfig::default()
     };
     let is_usual = spec.relay.read_ahead.is_none()
         && spec.relay.shared.is_none()
-        && *server_leg == Leg::default()
+        && *server_leg == LegConfig::default()
         && *client_leg == usual_leg;
     let hosts = &spec.hosts;
     let buffers = hosts.ue.buffers;

@@ -32,8 +32,9 @@ pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use digest::of_results as digest_of_results;
 pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};
+pub use midspan_config::{Dscp, LegConfig};
 pub use midspan_split::ReadAheadKind;
-pub use relay::{Leg, Relay};
+pub use relay::Relay;
 pub use scenario::{Axis, Cell, Reported, Scenario, Skip, VerdictOn};
 pub use spec::{
     Bulk, CellSpec, Cross, Direction, Objects, Page, Path, Place, Service, Transfer, Video,

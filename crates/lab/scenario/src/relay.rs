@@ -1,5 +1,6 @@
 //! How Midspan's relay is set up in a scenario.
 
+use midspan_config::LegConfig;
 use midspan_split::{FirstWindows, ReadAheadKind, defaults};
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
@@ -10,12 +11,13 @@ use crate::host::Host;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Relay {
-    /// Towards the UE.
+    /// Towards the UE. What is absent is left to the MEC's kernel, but for the congestion control
+    /// ([`Relay::client_control`]).
     #[serde(default)]
-    pub client_leg: Leg,
-    /// Towards the server.
+    pub client_leg: LegConfig,
+    /// Towards the server. What is absent is left to the MEC's kernel.
     #[serde(default)]
-    pub server_leg: Leg,
+    pub server_leg: LegConfig,
     /// What the relay may hold of a flow in each direction, beside the sockets' own buffers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<ByteSize>,
@@ -48,7 +50,7 @@ impl Relay {
     /// What connections to UEs begin with. What the file sets for the relay's host, the `mec`, holds where it sets
     /// nothing for the relay.
     pub fn first_windows(&self, mec: &Host) -> FirstWindows {
-        let Leg { initial_window, initial_window_beside, .. } = self.client_leg;
+        let LegConfig { initial_window, initial_window_beside, .. } = self.client_leg;
         let by_default = mec.initcwnd.map_or(defaults::WINDOW_BESIDE, |_| FirstWindows::MOST);
         FirstWindows { alone: initial_window, beside: initial_window_beside.unwrap_or(by_default) }
     }
@@ -63,32 +65,4 @@ impl Relay {
     pub fn reordering_hold(&self) -> Span {
         self.reordering_hold.unwrap_or(defaults::REORDERING_HOLD)
     }
-}
-
-/// One leg's sockets; what is absent is left to the MEC's kernel, but for the congestion control of the client's
-/// leg ([`Relay::client_control`]).
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Leg {
-    /// `TCP_CONGESTION`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub congestion_control: Option<String>,
-    /// `SO_RCVBUF`: fixes the receive buffer, which otherwise follows the kernel's autotuning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub receive_buffer: Option<ByteSize>,
-    /// `SO_SNDBUF`: fixes the send buffer, which otherwise follows the kernel's autotuning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub send_buffer: Option<ByteSize>,
-    /// `TCP_NOTSENT_LOWAT`: bytes not yet sent above which the socket takes no more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub notsent_lowat: Option<ByteSize>,
-    /// On the client's leg: the initial window in packets of a connection whose client has no other that is busy.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial_window: Option<u32>,
-    /// On the client's leg: the same of one beside others that are busy, if it would not be smaller anyway.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial_window_beside: Option<u32>,
-    /// On the client's leg: least retransmission timeout.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rto_min: Option<Span>,
 }

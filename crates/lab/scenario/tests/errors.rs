@@ -229,7 +229,7 @@ fn impossible_values() {
     );
     assert_eq!(
         spoilt("congestion_control = \"bbr\"", "send_buffer = \"4 GiB\""),
-        "x.toml:23: the relay takes from `4 KiB` to `1 GiB`; leave the key out for the default"
+        "x.toml:23: `send_buffer` must be between 4 KiB and 1 GiB"
     );
     assert_eq!(
         spoilt("at = \"server\"", "at = \"mec\""),

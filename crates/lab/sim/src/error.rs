@@ -13,6 +13,9 @@ pub enum Error {
     /// A variant of which there is no model.
     #[error("{0} is not simulated; run it live")]
     Variant(Variant),
+    /// What a leg of the relay is set to have, of which there is no model.
+    #[error("`{0}` of a relay's leg is not simulated; run it live")]
+    Leg(&'static str),
     /// NetAssist whose feedback goes with the data.
     #[error("feedback in band is not simulated; run it live")]
     InBand,

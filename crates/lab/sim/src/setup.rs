@@ -1,7 +1,7 @@
 //! Sockets as a scenario sets them up.
 
 use midspan_cc::{Control, Kind};
-use midspan_scenario::{Host as HostSpec, Leg, Relay, TcpMemory};
+use midspan_scenario::{Dscp, Host as HostSpec, LegConfig, Relay, TcpMemory};
 use midspan_tcp::{Config, EcnMode, Memory};
 use midspan_units::{ByteSize, Span};
 
@@ -74,7 +74,17 @@ pub(crate) fn of_server_leg(host: Host, relay: &Relay, spec: &HostSpec) -> Resul
     of_leg(host, leg, control, spec)
 }
 
-fn of_leg(host: Host, leg: &Leg, control: &str, spec: &HostSpec) -> Result<Setup, Error> {
+fn of_leg(host: Host, leg: &LegConfig, control: &str, spec: &HostSpec) -> Result<Setup, Error> {
+    // What asks a peer that is silent, and what is marked, changes nothing here; to say so beats to leave it out.
+    let without_model = [
+        ("keepalive", leg.keepalive.is_some()),
+        ("user_timeout", leg.user_timeout.is_some()),
+        ("max_segment", leg.max_segment.is_some()),
+        ("dscp", leg.dscp != Dscp::default()),
+    ];
+    if let Some((key, _)) = without_model.into_iter().find(|(_, is_set)| *is_set) {
+        return Err(Error::Leg(key));
+    }
     let mut setup = of_host(host, spec)?;
     set_control(&mut setup, control)?;
     let bytes = |size: Option<ByteSize>| {
@@ -83,6 +93,7 @@ fn of_leg(host: Host, leg: &Leg, control: &str, spec: &HostSpec) -> Result<Setup
     setup.config.so_rcvbuf = bytes(leg.receive_buffer);
     setup.config.so_sndbuf = bytes(leg.send_buffer);
     setup.config.tcp_notsent_lowat = bytes(leg.notsent_lowat);
+    setup.config.so_max_pacing_rate = leg.max_pacing_rate;
     setup.config.tcp_nodelay = true;
     Ok(setup)
 }
@@ -108,6 +119,7 @@ pub(crate) fn control(name: &str) -> Result<Control, Error> {
 mod tests {
     use super::*;
     use crate::host::UE;
+    use midspan_units::Rate;
 
     #[test]
     fn a_host_holds_sacks_back_as_its_keys_say() {
@@ -118,5 +130,25 @@ mod tests {
             HostSpec { comp_sack_delay: delay, comp_sack_nr: Some(255), ..HostSpec::default() };
         let config = of_host(UE, &spec).unwrap().config;
         assert_eq!((Some(config.tcp_comp_sack_delay), config.tcp_comp_sack_nr), (delay, 255));
+    }
+
+    #[test]
+    fn a_leg_has_what_it_is_set_to_have_or_says_that_it_cannot() {
+        let of = |client_leg: LegConfig| {
+            of_client_leg(UE, &Relay { client_leg, ..Relay::default() }, &HostSpec::default())
+        };
+        let rate = Some(Rate::from_bps(8_000_000));
+        let leg = LegConfig { max_pacing_rate: rate, ..LegConfig::default() };
+        assert_eq!(of(leg).unwrap().config.so_max_pacing_rate, rate);
+        let minute = Some(Span::from_secs(60));
+        let none = LegConfig::default();
+        for (leg, key) in [
+            (LegConfig { keepalive: minute, ..none.clone() }, "keepalive"),
+            (LegConfig { user_timeout: minute, ..none.clone() }, "user_timeout"),
+            (LegConfig { max_segment: Some(1300), ..none.clone() }, "max_segment"),
+            (LegConfig { dscp: Dscp::Always(10), ..none }, "dscp"),
+        ] {
+            assert_eq!(of(leg).unwrap_err(), Error::Leg(key));
+        }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
     let start = if arguments.replace { Start::Replacing } else { Start::Alone };
     let config = configuration(&arguments)?;
     if check {
-        config.check_here().map_err(BadInput::because)?;
+        midspan_relay::check_here(&config).map_err(BadInput::because)?;
         print!("{}", toml::to_string(&config)?);
         return Ok(ExitCode::SUCCESS);
     }
@@ -76,7 +76,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
 
 fn configuration(arguments: &Arguments) -> Result<Config> {
     let mut config = match &arguments.config {
-        Some(path) => Config::load(path).map_err(BadInput::because)?,
+        Some(path) => midspan_relay::load(path).map_err(BadInput::because)?,
         None => Config::new(Vec::new()),
     };
     if !arguments.clients.is_empty() {

@@ -7,12 +7,11 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use midspan_config::Config;
 use midspan_split::{FirstWindows, defaults};
 use midspan_steer::FirstWindow;
 use midspan_sys::sysctl;
 use midspan_units::Span;
-
-use crate::config::Config;
 
 /// What a TCP socket has when it is made, and those that a listener accepts have of that. An option of the socket
 /// (TCP_RTO_MIN_US, TCP_BPF_RTO_MIN) takes no more than Linux's 200 ms.

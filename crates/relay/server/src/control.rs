@@ -1,8 +1,8 @@
 //! Midspan's own congestion controls that the legs have: the relay brings them with it.
 
 use midspan_ccload::{Algorithm, Controls, Error, Held, Kernel, Options, PREFIX};
+use midspan_config::Config;
 
-use crate::config::Config;
 use crate::socket;
 
 /// What the client's leg has where the configuration names nothing, and the kernel takes it. A relay that takes no

@@ -18,8 +18,8 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, shutdown, sockopt};
 
-use crate::config::Forward;
 use crate::counters::{Count, Counters};
+use crate::forward::Forward;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::store::{Store, failure};

@@ -1,7 +1,8 @@
 //! What reads bytes from outside, and may otherwise not be called from there.
 
+use midspan_split::proxy_protocol::{self, LONGEST, ProxyVersion};
+
 use crate::opening::Opening;
-use crate::proxy_protocol::{self, LONGEST, ProxyVersion};
 
 /// Reads the header of a PROXY protocol that `bytes` begin with. Whatever they are, the same bytes mean the same
 /// however they were cut on their way, and what was understood is understood again once written.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::config::Forward;
+use crate::forward::Forward;
 use crate::socket::Accepted;
 
 /// A connection that was taken, and whom it is passed on to, if it is.

@@ -12,11 +12,11 @@ mod background;
 mod client_leg;
 mod clock;
 mod command;
-mod config;
 mod control;
 mod counters;
 mod decide;
 mod flow;
+mod forward;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
@@ -25,13 +25,13 @@ mod held;
 mod inbox;
 mod injector;
 mod interception;
+mod load;
 mod observe;
 mod opening;
 mod outbox;
 mod passed;
 mod pool;
 mod privileges;
-mod proxy_protocol;
 mod questions;
 mod relay;
 mod reload;
@@ -46,16 +46,17 @@ mod wake;
 mod watchdog;
 mod worker;
 
-pub use config::{
+pub use counters::Snapshot;
+pub use forward::check_here;
+pub use interception::{Interception, InterceptionError};
+pub use load::load;
+pub use midspan_config::{
     AddressesKind, AdminConfig, Config, ConfigError, DecideConfig, DecideMode, Dscp, FlowLogConfig,
     ForwardConfig, Handshake, InterceptionKind, LegConfig, LimitsConfig, LogConfig, MetricsConfig,
-    PolicyConfig, Ports, ProxyConfig, ReadAheadKind, To,
+    PolicyConfig, Ports, ProxyConfig, ProxyVersion, ReadAheadKind, To,
 };
-pub use counters::Snapshot;
-pub use interception::{Interception, InterceptionError};
 pub use midspan_steer::FirstWindow;
 pub use observe::ObserveError;
 pub use passed::{PassedSnapshot, Treatment};
-pub use proxy_protocol::ProxyVersion;
 pub use relay::{Error, Relay, Start, prove_steering, run};
 pub use shared::Monitor;

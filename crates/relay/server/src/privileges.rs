@@ -1,10 +1,9 @@
 //! What the relay's threads may do once it is set up.
 
+use midspan_config::{Config, InterceptionKind};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
-
-use crate::config::{Config, InterceptionKind};
 
 /// The capabilities that are kept; docs/relay.md says what each is for. Each thread gives up the
 /// others for itself: those of a process belong to its threads.

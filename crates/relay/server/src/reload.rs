@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::command::{Command, Reply};
+use crate::forward;
 use crate::settings::Settings;
 use crate::shared::Shared;
 use crate::socket;
@@ -30,6 +31,6 @@ fn prepare(shared: &Shared) -> Result<Box<Settings>, String> {
     ] {
         socket::probe(settings, mptcp).map_err(|error| format!("{leg}: {error}"))?;
     }
-    let forwards = config.resolve().map_err(|error| error.to_string())?;
+    let forwards = forward::resolve(&config).map_err(|error| error.to_string())?;
     Ok(Box::new(Settings { config, forwards }))
 }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::config::{Config, Forward};
+use midspan_config::Config;
+
+use crate::forward::Forward;
 
 /// All of it, as a whole.
 #[derive(Debug)]

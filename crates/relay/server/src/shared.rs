@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use midspan_config::{Config, Handshake};
 use midspan_observe::Histogram;
 use midspan_split::{Admission, Limits};
 use midspan_steer::{Counts, FirstWindow, FlowRecord, HeldSyn, Slot, Tally};
@@ -16,9 +17,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::clock::Epoch;
 use crate::command::Commands;
-use crate::config::{Config, Forward, Handshake};
 use crate::counters::{Counters, Snapshot};
 use crate::decide::Board;
+use crate::forward::Forward;
 use crate::inbox::Inbox;
 use crate::injector::Injector;
 use crate::interception::Probes;

@@ -6,12 +6,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use midspan_config::{Config, Dscp, LegConfig, Marks};
 use midspan_units::ByteSize;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, sockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::config::{Config, Dscp, Forward, LegConfig, Marks};
+use crate::forward::Forward;
 use crate::opening::{self, Opening};
 
 /// The kernel cuts it to `net.core.somaxconn`.

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use midspan_relay::{Config, Relay};
+use midspan_relay::Relay;
 
 #[global_allocator]
 static HEAP: dhat::Alloc = dhat::Alloc;
@@ -92,7 +92,7 @@ fn carrying_bytes_does_not_allocate() {
     let configuration =
         format!("workers = 1\n{}{}", forward(small, servers[0]), forward(bulk, servers[1]));
     fs::write(&path, configuration).unwrap();
-    let relay = Relay::start(Config::load(&path).unwrap()).unwrap();
+    let relay = Relay::start(midspan_relay::load(&path).unwrap()).unwrap();
 
     let mut streams: Vec<TcpStream> = (0..FLOWS).map(|_| connect(small)).collect();
     exchange(&mut streams, 100);

@@ -20,6 +20,7 @@ mod flow;
 mod leg;
 mod linger;
 mod mover;
+pub mod proxy_protocol;
 mod pump;
 mod read_ahead;
 mod slab;

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use midspan_relay::{Config, LegConfig};
-use midspan_scenario::{CellSpec, Leg};
+use midspan_relay::Config;
+use midspan_scenario::CellSpec;
 use midspan_sys::netns::Netns;
 
 use super::Proxy;
@@ -38,8 +38,8 @@ fn configuration(spec: &CellSpec) -> Config {
     let mut config = Config::new(client_prefixes());
     // Namespaces of a run end with it, and nobody takes over.
     config.pin = false;
-    config.client_leg = leg(&relay.client_leg);
-    config.server_leg = leg(&relay.server_leg);
+    config.client_leg = relay.client_leg.clone();
+    config.server_leg = relay.server_leg.clone();
     // What is set for the host by hand holds for the relay.
     if host.initcwnd.is_some() {
         config.client_leg.initial_window_beside.get_or_insert(relay.first_windows(host).beside);
@@ -56,19 +56,6 @@ fn configuration(spec: &CellSpec) -> Config {
     }
     config.reordering_hold = relay.reordering_hold();
     config
-}
-
-fn leg(leg: &Leg) -> LegConfig {
-    LegConfig {
-        congestion_control: leg.congestion_control.clone(),
-        receive_buffer: leg.receive_buffer,
-        send_buffer: leg.send_buffer,
-        notsent_lowat: leg.notsent_lowat,
-        initial_window: leg.initial_window,
-        initial_window_beside: leg.initial_window_beside,
-        rto_min: leg.rto_min,
-        ..LegConfig::default()
-    }
 }
 
 #[cfg(test)]

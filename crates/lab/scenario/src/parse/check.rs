@@ -1,8 +1,9 @@
 //! Values that are well-formed but impossible.
 
+use midspan_config::LegConfig;
 use midspan_path::lte::CELLS;
 use midspan_path::{ElementSpec, LinkSpec};
-use midspan_split::{FirstWindows, defaults};
+use midspan_split::defaults;
 use midspan_units::{ByteSize, Span};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -10,8 +11,8 @@ use toml::de::{DeTable, DeValue};
 use super::source::{Place, Source};
 use crate::record::Variant;
 use crate::{
-    CellSpec, Direction, Error, Host, Leg, Objects, OwnRtt, Page, Place as Station, Relay, Tell,
-    Video, Workload,
+    CellSpec, Direction, Error, Host, Objects, OwnRtt, Page, Place as Station, Relay, Tell, Video,
+    Workload,
 };
 
 /// Checks a cell that was read from `sections`, in which the places are looked up.
@@ -332,41 +333,18 @@ fn shared(relay: &Relay) -> Option<Problem> {
     size(&keys, relay.shared)
 }
 
-fn leg(name: &'static str, leg: &Leg) -> Option<Problem> {
-    leg.congestion_control
-        .as_deref()
-        .and_then(|control_name| control(&["relay", name, "congestion_control"], control_name))
-        .or_else(|| size(&["relay", name, "receive_buffer"], leg.receive_buffer))
-        .or_else(|| size(&["relay", name, "send_buffer"], leg.send_buffer))
-        .or_else(|| size(&["relay", name, "notsent_lowat"], leg.notsent_lowat))
-        .or_else(|| first_window(&["relay", name, "initial_window"], leg.initial_window))
+fn leg(name: &'static str, leg: &LegConfig) -> Option<Problem> {
+    let named = leg.congestion_control.as_deref();
+    named
+        .and_then(|named| control(&["relay", name, "congestion_control"], named))
         .or_else(|| {
-            first_window(&["relay", name, "initial_window_beside"], leg.initial_window_beside)
+            leg.first_fault()
+                .and_then(|(key, said)| problem(&["relay", name, key], format!("`{key}` {said}")))
         })
-        .or_else(|| of_client_leg(name, leg))
-}
-
-fn first_window(keys: &[&'static str], packets: Option<u32>) -> Option<Problem> {
-    let packets = packets.filter(|packets| !(1..=FirstWindows::MOST).contains(packets))?;
-    problem(keys, format!("a window of {packets} packets cannot be begun with; from 1 to 1000 can"))
-}
-
-/// What only the leg towards the UE can have, and how long its timeouts may be.
-fn of_client_leg(name: &'static str, leg: &Leg) -> Option<Problem> {
-    let keys = [
-        ("initial_window", leg.initial_window.is_some()),
-        ("initial_window_beside", leg.initial_window_beside.is_some()),
-        ("rto_min", leg.rto_min.is_some()),
-    ];
-    if name != "client_leg"
-        && let Some((key, _)) = keys.into_iter().find(|(_, there)| *there)
-    {
-        return problem(&["relay", name, key], "is for `client_leg` alone");
-    }
-    let timeouts = Span::from_millis(5)..=Span::from_secs(60);
-    leg.rto_min
-        .filter(|least| !timeouts.contains(least))
-        .and_then(|_| problem(&["relay", name, "rto_min"], "from `5 ms` to `60 s`"))
+        .or_else(|| {
+            let key = leg.of_clients_alone().filter(|_| name != "client_leg")?;
+            problem(&["relay", name, key], "is for `client_leg` alone")
+        })
 }
 
 /// Whether Linux could have a congestion control of this name (`TCP_CA_NAME_MAX` is 16).

@@ -3,10 +3,9 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use midspan_config::DecideMode;
 use midspan_gain::{Decision, Estimate, Reason, Taken, Unit};
 use midspan_observe::admin::{Decided, Decisions, Transfers};
-
-use crate::config::DecideMode;
 
 /// What was decided last, and what became of what was heard.
 #[derive(Debug)]

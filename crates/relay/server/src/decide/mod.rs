@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, SystemTime};
 
+use midspan_config::{Config, DecideMode};
 use midspan_gain::{Estimator, Learner, Reason, Unit};
 use midspan_steer::{Because, Chance, Chances, FlowRecord, Of, OpenFlows};
 use midspan_sys::clock::monotonic;
@@ -22,7 +23,6 @@ pub(crate) use self::board::Board;
 use self::board::Told;
 use self::places::Places;
 use crate::background::Background;
-use crate::config::{Config, DecideMode};
 use crate::interception::{InterceptionError, Steered};
 use crate::privileges::Privileges;
 

@@ -2,13 +2,13 @@
 
 use std::os::fd::BorrowedFd;
 
+use midspan_config::{Config, ForwardRules, Marks};
 use midspan_steer::Rules;
 use midspan_sys::changes::Changes;
 use midspan_sys::ruleset::{self, Chain};
 
 use super::InterceptionError;
 use super::nftables::legs::Legs;
-use crate::config::{Config, ForwardRules, Marks};
 
 /// Keeps the two legs of split connections apart for connection tracking as long as this host has rules that might go
 /// by it. Where there are none this costs nothing.

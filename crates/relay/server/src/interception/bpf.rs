@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use midspan_config::Config;
 use midspan_steer::{
     AccountsSource, Chances, HeldSource, LISTENERS_PER_SLOT, OpenFlows, Options, Rules, Slot,
     Steering, Tally,
@@ -14,8 +15,9 @@ use midspan_sys::netlink::{Interface, Netlink};
 use super::InterceptionError;
 use super::beside::Beside;
 use super::local_delivery::{LocalDelivery, Loopback};
+use super::policy::steering_policy;
 use super::proof::{self, Probes, Proof};
-use crate::config::Config;
+
 use crate::privileges::Privileges;
 
 /// How long what is steered may take to be seen to arrive while the relay runs, and how long it waits to look again if it does
@@ -148,7 +150,7 @@ impl Steered {
             return Err(InterceptionError::NoInterface(missing.clone()));
         }
         self.attach(&here)?;
-        Ok(self.steering.take_over(&config.steering_policy())?)
+        Ok(self.steering.take_over(&steering_policy(config))?)
     }
 
     /// Proves that what is steered arrives, and steers nothing else.
@@ -236,7 +238,7 @@ impl Steered {
 
     /// Changes what is split, for new connections.
     pub(crate) fn set_policy(&mut self, config: &Config) -> Result<(), midspan_steer::Error> {
-        self.steering.set_policy(&config.steering_policy())
+        self.steering.set_policy(&steering_policy(config))
     }
 
     fn deliver(&mut self, config: &Config) -> Result<(), InterceptionError> {

@@ -4,11 +4,11 @@
 //! nothing, and the next relay takes it over instead of adding a second one.
 
 use ipnet::IpNet;
+use midspan_config::Marks;
 use midspan_sys::netlink::{Family, Netlink};
 use midspan_sys::sysctl;
 
 use super::InterceptionError;
-use crate::config::Marks;
 
 /// A routing rule and its table. Dropping this removes them.
 #[derive(Debug)]

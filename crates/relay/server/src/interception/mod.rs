@@ -7,12 +7,14 @@ mod beside;
 mod bpf;
 mod local_delivery;
 mod nftables;
+mod policy;
 mod proof;
 
 use std::io;
 
 pub(crate) use bpf::Steered;
 pub use nftables::Interception;
+pub(crate) use policy::steering_policy;
 pub(crate) use proof::{Probes, clients as probe_clients, is_probe};
 
 /// Why connections cannot be intercepted.

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use midspan_config::{Config, LegConfig, Marks};
 use midspan_steer::Steering;
 use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
@@ -24,7 +25,6 @@ use rustix::net::sockopt;
 use socket2::{Domain, Socket, Type};
 
 use super::InterceptionError;
-use crate::config::{Config, LegConfig, Marks};
 use crate::privileges::Privileges;
 use crate::socket::{self, Place};
 

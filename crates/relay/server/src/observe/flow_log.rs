@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use midspan_config::FlowLogConfig;
 use midspan_observe::Entry;
 
 use super::error::ObserveError;
-use crate::config::FlowLogConfig;
 use crate::privileges::Privileges;
 
 /// Entries that wait to be written, at most.

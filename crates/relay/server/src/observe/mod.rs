@@ -18,11 +18,11 @@ mod text_format;
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
+use midspan_config::Config;
 use tokio::sync::oneshot;
 
 use self::admin::AdminSocket;
 pub use self::error::ObserveError;
-use crate::config::Config;
 use crate::shared::Monitor;
 
 /// Where the relay is looked at from outside: places taken, nothing answered yet.

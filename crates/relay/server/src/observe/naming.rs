@@ -5,10 +5,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use midspan_config::{AddressesKind, LogConfig};
 use midspan_observe::{Naming, PseudonymKey};
 
 use super::error::ObserveError;
-use crate::config::{AddressesKind, LogConfig};
 
 pub(super) fn of(config: &LogConfig) -> Result<Naming, ObserveError> {
     if config.addresses == AddressesKind::Plain {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use midspan_config::Config;
 use midspan_observe::{Began, Direction, Entry, FlowId, LegStats, Naming, Path, Split, Start};
 use midspan_split::{Cause, Leg, PerLeg};
 use midspan_steer::{Course, FlowRecord};
@@ -13,7 +14,6 @@ use super::leg;
 use super::measures::Measures;
 use super::naming;
 use crate::clock::Epoch;
-use crate::config::Config;
 use crate::flow::{LiveFlow, Story, Totals};
 use crate::privileges::Privileges;
 use crate::socket::Accepted;

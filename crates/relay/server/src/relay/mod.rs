@@ -7,15 +7,16 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use midspan_config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::accounts;
 use crate::background::Background;
 use crate::client_leg::{self, LeastTimeout};
-use crate::config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
 use crate::control::Brought;
 use crate::counters::Snapshot;
 use crate::decide::Decider;
+use crate::forward;
 use crate::held;
 use crate::injector::Injector;
 use crate::interception::{self, Interception, InterceptionError, Steered};
@@ -195,7 +196,7 @@ impl Relay {
         let intercepts =
             config.interception != InterceptionKind::None && !config.clients.is_empty();
         let office = if intercepts { take_office(start)? } else { None };
-        let forwards = config.resolve()?;
+        let forwards = forward::resolve(&config)?;
         let port = config.port;
         let count = worker_count(&config).map_err(system("workers"))?;
         let replaces = intercepts && office.is_none();

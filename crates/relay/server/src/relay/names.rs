@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use crate::forward;
 use crate::shared::Shared;
 
 /// How often names are asked for. The resolver does not tell for how long its answers hold.
@@ -33,7 +34,7 @@ impl Names {
                     continue;
                 }
                 let settings = shared.settings();
-                settings.config.follow_names(&settings.forwards);
+                forward::follow_names(&settings.config, &settings.forwards);
                 due = Instant::now() + PERIOD;
             }
         };

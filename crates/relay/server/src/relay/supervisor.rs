@@ -17,7 +17,7 @@ use crate::background::Background;
 use crate::command::{Command, Reply};
 use crate::counters::Snapshot;
 use crate::held;
-use crate::interception::{InterceptionError, Steered};
+use crate::interception::{InterceptionError, Steered, steering_policy};
 use crate::observe::Served;
 use crate::reload;
 use crate::settings::Settings;
@@ -137,7 +137,7 @@ impl Relay {
         let changed =
             old.config.change_to(&new.config, by_bpf).map_err(|error| error.to_string())?;
         if let Way::Bpf(steered) = &mut self.way
-            && old.config.steering_policy() != new.config.steering_policy()
+            && steering_policy(&old.config) != steering_policy(&new.config)
             && let Err(error) = steered.set_policy(&new.config)
         {
             // What was written in part is written over.

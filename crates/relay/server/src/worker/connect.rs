@@ -10,8 +10,8 @@ use socket2::Socket;
 
 use super::host::LiveHost;
 use super::watch;
-use crate::config::Forward;
 use crate::flow::{LiveFlow, Others, Story, count_early};
+use crate::forward::Forward;
 use crate::socket::{self, Accepted};
 
 /// The socket of a server leg.

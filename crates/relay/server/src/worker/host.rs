@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ipnet::IpNet;
+use midspan_config::Dscp;
 use midspan_split::{
     Cause, ConnectAgain, Failure, FirstWindows, Host, Key, Leg, Legs, Over, Write,
 };
 use midspan_sys::ring::Outgoing;
 
 use super::watch;
-use crate::config::Dscp;
 use crate::counters::Counters;
 use crate::flow::{Beginning, LiveFlow, Means, Story, totals};
 use crate::outbox::Outbox;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use midspan_observe::subscriber;
+use midspan_split::proxy_protocol::Ends;
 use midspan_split::{PerLeg, Refusal};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -15,13 +16,12 @@ use super::connect::ServerLeg;
 use super::deferred_accept::acknowledge;
 use super::host::LiveHost;
 use super::{EventLoop, LISTENERS, read_ahead};
-use crate::config::Forward;
 use crate::counters::{Count, Counters};
 use crate::flow::Story;
+use crate::forward::Forward;
 use crate::greeting::Greeted;
 use crate::interception::is_probe;
 use crate::opening::Opening;
-use crate::proxy_protocol::Ends;
 use crate::settings::Settings;
 use crate::socket::{self, Accepted, Family, Listener, NotAccepted, Place};
 

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use midspan_config::{Config, LegConfig, ReadAheadKind};
 use midspan_split::{Cause, DeferredAccept, FirstWindows, Host, PerLeg, ReadAhead, Rules, Worker};
 use midspan_sys::sockdiag;
 use midspan_units::{ByteSize, Time};
@@ -32,7 +33,6 @@ use processor::Processor;
 pub(crate) use processor::set_priority;
 use watch::{leg_of, watch};
 
-use crate::config::{Config, LegConfig, ReadAheadKind};
 use crate::flow::readiness;
 use crate::greeting::Greetings;
 use crate::outbox::Outbox;

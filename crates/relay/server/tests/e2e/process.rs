@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use midspan_relay::{Config, Start, Treatment};
+use midspan_relay::{Start, Treatment};
 use midspan_sys::netns::Netns;
 use midspan_sys::process::die_with_parent;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, setrlimit};
@@ -31,14 +31,14 @@ fn relay_process() {
         let most = most.parse().ok();
         setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
     }
-    let config = Config::load(path.as_ref()).unwrap();
+    let config = midspan_relay::load(path.as_ref()).unwrap();
     let start = match std::env::var(REPLACES) {
         Ok(_) => Start::Replacing,
         Err(_) => Start::Alone,
     };
     let done = midspan_relay::run(config, start, |monitor| {
         let path = std::path::PathBuf::from(&path);
-        monitor.on_reload(move || Config::load(&path).map_err(|error| error.to_string()));
+        monitor.on_reload(move || midspan_relay::load(&path).map_err(|error| error.to_string()));
         thread::spawn(move || {
             for _ in std::io::stdin().lines() {
                 let mut counts: HashMap<&str, u64> = monitor.snapshot().entries().collect();

@@ -5,9 +5,10 @@
 //! server's leg, being "known" already, would never be translated (NAT). So the client's leg is not tracked at all, and
 //! the server's leg is a connection of this host like any other, which firewall and NAT treat as they treat those.
 
+use midspan_config::Marks;
+
 use super::super::InterceptionError;
 use super::nft::Nft;
-use crate::config::Marks;
 
 /// These rules in force. Dropping this removes them.
 #[derive(Debug)]

@@ -13,12 +13,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+use midspan_config::{Config, Marks};
 use midspan_sys::sysctl;
 
 use super::InterceptionError;
 use super::beside::forbid_forward_rules;
 use super::local_delivery::LocalDelivery;
-use crate::config::{Config, Marks};
 use nft::Nft;
 
 /// nftables rules in force. Dropping this removes them.

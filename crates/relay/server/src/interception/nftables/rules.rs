@@ -1,8 +1,7 @@
 //! The nftables table, as text. One line each: `nft -i` runs a line as one transaction.
 
 use ipnet::IpNet;
-
-use crate::config::Marks;
+use midspan_config::Marks;
 
 /// Ends the taking of new connections, and leaves the rest.
 pub(super) const TAKE_NO_MORE: &str =

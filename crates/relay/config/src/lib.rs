@@ -1,4 +1,5 @@
-//! The relay's settings: a file, its defaults, and what of it cannot be.
+//! The relay's settings: a file's text, its defaults, and what of it cannot be. Who reads the file, and resolves its
+//! names, is the relay.
 
 mod change;
 mod decide;
@@ -9,15 +10,8 @@ mod limits;
 mod marks;
 mod observe;
 mod policy;
-#[cfg(test)]
-mod wild;
 
-use std::fs;
-use std::io;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use ipnet::IpNet;
 use midspan_split::defaults;
@@ -26,13 +20,13 @@ use serde::{Deserialize, Serialize};
 
 pub use decide::{DecideConfig, DecideMode};
 pub use fault::ConfigError;
-use fault::{Fault, line_of, one_line, plain};
-pub(crate) use forward::Forward;
-pub use forward::{ForwardConfig, ProxyConfig, To};
+use fault::{Fault, line_of, one_line};
+pub use forward::{ForwardConfig, Loop, ProxyConfig, To, first_loop};
 pub use leg::{Dscp, LegConfig};
 pub use limits::LimitsConfig;
-pub(crate) use marks::Marks;
+pub use marks::Marks;
 pub use midspan_split::ReadAheadKind;
+pub use midspan_split::proxy_protocol::ProxyVersion;
 pub use observe::{AddressesKind, AdminConfig, FlowLogConfig, LogConfig, MetricsConfig};
 pub use policy::{PolicyConfig, Ports};
 
@@ -251,7 +245,7 @@ impl Config {
     }
 
     /// Names what the client's leg has where nothing is named, unless that is left to the kernel.
-    pub(crate) fn complete(&mut self, for_clients: Option<&str>) {
+    pub fn complete(&mut self, for_clients: Option<&str>) {
         let named = &mut self.client_leg.congestion_control;
         if named.is_none() {
             *named = for_clients.map(str::to_owned);
@@ -259,22 +253,8 @@ impl Config {
     }
 
     /// Says when clients are told, where that is left open: `by_default`.
-    pub(crate) fn settle_handshake(&mut self, by_default: Handshake) {
+    pub fn settle_handshake(&mut self, by_default: Handshake) {
         self.handshake.get_or_insert(by_default);
-    }
-
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// When it cannot be read or is not a usable configuration, with the line.
-    pub fn load(path: &Path) -> Result<Config, ConfigError> {
-        let in_file = |mut error: ConfigError| {
-            error.file = Some(path.to_owned());
-            error
-        };
-        let text = fs::read_to_string(path)
-            .map_err(|error| in_file(plain(format!("cannot be read: {error}"))))?;
-        text.parse().map_err(in_file)
     }
 
     /// Checks what the types alone do not.
@@ -282,62 +262,7 @@ impl Config {
     /// # Errors
     /// The first setting that cannot be used, and what would be right.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.first_fault().map_or(Ok(()), |fault| Err(plain(fault.to_string())))
-    }
-
-    /// Checks what depends on this host's addresses, and on those of names that have any.
-    ///
-    /// # Errors
-    /// The first `forward` that would be connected to itself.
-    pub fn check_here(&self) -> Result<(), ConfigError> {
-        let resolved = self.forward.iter().filter_map(|forward| forward.resolve().ok());
-        no_loop(&resolved.map(Arc::new).collect::<Vec<_>>())
-    }
-
-    /// The listeners, their servers' names resolved.
-    ///
-    /// # Errors
-    /// The first name that has no address; and as [`Config::check_here`].
-    pub(crate) fn resolve(&self) -> Result<Vec<Arc<Forward>>, ConfigError> {
-        let mut forwards = Vec::with_capacity(self.forward.len());
-        for forward in &self.forward {
-            let resolved = forward.resolve().map_err(|error| {
-                plain(format!("`forward` that listens at {}: {error}", forward.listen))
-            });
-            forwards.push(Arc::new(resolved?));
-        }
-        no_loop(&forwards)?;
-        Ok(forwards)
-    }
-
-    /// Has the listeners, which are those of this configuration, pass on to what their servers' names stand for now. A
-    /// name without an answer, or by which one would be connected to itself, changes nothing.
-    pub(crate) fn follow_names(&self, forwards: &[Arc<Forward>]) {
-        self.follow_names_by(forwards, ForwardConfig::addresses);
-    }
-
-    fn follow_names_by(
-        &self,
-        forwards: &[Arc<Forward>],
-        resolve: impl Fn(&ForwardConfig) -> io::Result<Vec<SocketAddr>>,
-    ) {
-        for (at, config) in self.forward.iter().enumerate().filter(|(_, one)| one.has_names()) {
-            let listen = config.listen;
-            let addresses = match resolve(config) {
-                Ok(addresses) => addresses,
-                Err(error) => {
-                    tracing::debug!(%listen, %error, "a server's name has no answer");
-                    continue;
-                }
-            };
-            let mut ends = ends_of(forwards);
-            ends[at].1.clone_from(&addresses);
-            if let Some(found) = forward::first_loop(&ends, forward::is_here) {
-                tracing::warn!("`forward` {found}; it goes on with the addresses of before");
-            } else if forwards[at].to.become_these(&addresses) {
-                tracing::info!(%listen, ?addresses, "servers have other addresses");
-            }
-        }
+        self.first_fault().map_or(Ok(()), |fault| Err(ConfigError::new(fault.to_string())))
     }
 
     fn first_fault(&self) -> Option<Fault> {
@@ -357,7 +282,7 @@ impl Config {
             }
         }
         let literal: Vec<_> = self.forward.iter().map(ForwardConfig::literal).collect();
-        if let Some(found) = forward::first_loop(&literal, |address| address.is_loopback()) {
+        if let Some(found) = first_loop(&literal, |address| address.is_loopback()) {
             return fault(&["forward"], &found.to_string());
         }
         if self.mark == 0 {
@@ -466,17 +391,6 @@ impl Config {
     }
 }
 
-fn no_loop(forwards: &[Arc<Forward>]) -> Result<(), ConfigError> {
-    match forward::first_loop(&ends_of(forwards), forward::is_here) {
-        Some(found) => Err(plain(format!("`forward` {found}"))),
-        None => Ok(()),
-    }
-}
-
-fn ends_of(forwards: &[Arc<Forward>]) -> Vec<(SocketAddr, Vec<SocketAddr>)> {
-    forwards.iter().map(|forward| (forward.listen, forward.to.addresses())).collect()
-}
-
 const MOST_WORKERS: usize = 64;
 const MOST_SYN_RATE: u32 = 1_000_000;
 
@@ -490,9 +404,10 @@ impl FromStr for Config {
             message: one_line(&wording::reword(error.message())),
         })?;
         match config.first_fault() {
-            Some(fault) => {
-                Err(ConfigError { line: fault.line_in(text), ..plain(fault.to_string()) })
-            }
+            Some(fault) => Err(ConfigError {
+                line: fault.line_in(text),
+                ..ConfigError::new(fault.to_string())
+            }),
             None => Ok(config),
         }
     }
@@ -502,77 +417,8 @@ impl FromStr for Config {
 mod tests {
     use super::*;
 
-    pub(super) const FULL: &str = r#"
-port = 8742
-clients = ["10.0.0.0/8", "fd00::/8"]
-interception = "bpf"
-workers = 2
-mark = 0x4d53
-buffer = "1 MiB"
-read_ahead = "auto"
-reordering_hold = "20 ms"
-drain_timeout = "30 s"
-connect_timeout = "10 s"
-[client_leg]
-congestion_control = "cubic"
-receive_buffer = "4 MiB"
-send_buffer = "4 MiB"
-notsent_lowat = "128 KiB"
-keepalive = "10 min"
-user_timeout = "2 min"
-max_segment = 1300
-max_pacing_rate = "50 Mbit/s"
-dscp = 10
-initial_window = 10
-initial_window_beside = 2
-rto_min = "500 ms"
-[server_leg]
-dscp = "copy"
-[limits]
-flows = 1000
-flows_per_client = 100
-buffered = "256 MiB"
-idle = "10 min"
-half_closed = "1 min"
-syn_rate = 100
-half_open = 512
-[policy]
-pass_clients = ["10.9.0.0/16"]
-split_servers = ["192.0.2.0/24"]
-pass_ports = ["22", "5060-5061", 8080]
-pass_dscp = [46]
-holdout = 10
-[decide]
-mode = "dry-run"
-state = "/var/lib/midspan/decisions.json"
-groups = ["10.1.0.0/16"]
-always_split = ["192.0.2.0/25"]
-margin = "3 %"
-holdout = "5 %"
-explore = "2 %"
-[log]
-addresses = "plain"
-key_file = "/etc/midspan/pseudonyms.key"
-[metrics]
-listen = "127.0.0.1:9743"
-[flow_log]
-path = "/var/log/midspan/flows.jsonl"
-max_size = "100 MB"
-keep = 3
-starts = true
-[admin]
-socket = "/run/midspan/relay.sock"
-"#;
-
-    pub(super) const FORWARDS: &str = r#"
-[[forward]]
-listen = "0.0.0.0:8080"
-to = ["one.example:80", "192.0.2.1:80"]
-proxy_protocol = { from = ["192.0.2.0/24"], send = "v2" }
-[[forward]]
-listen = "[::]:8080"
-to = "one.example:80"
-"#;
+    const FULL: &str = include_str!("../tests/full.toml");
+    const FORWARDS: &str = include_str!("../tests/forwards.toml");
 
     fn refusal(text: &str) -> String {
         text.parse::<Config>().unwrap_err().to_string()
@@ -604,27 +450,6 @@ to = "one.example:80"
             assert!(said.starts_with("line ") && !said.contains('\n'), "{said}");
             assert!(words.iter().all(|word| said.contains(word)), "{said}");
         }
-    }
-
-    #[test]
-    fn servers_follow_their_names() {
-        let text = "[[forward]]\nlisten = \"127.0.0.1:1\"\nto = \"192.0.2.1:80\"\n\
-                    [[forward]]\nlisten = \"127.0.0.1:2\"\nto = \"localhost:80\"\n";
-        let config: Config = text.parse().unwrap();
-        let forwards = config.resolve().unwrap();
-        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let follow = |answer: Option<&str>| {
-            config.follow_names_by(&forwards, |config| {
-                assert_eq!(config.listen.port(), 2, "the other has no name");
-                answer.map(|to| vec![at(to)]).ok_or_else(|| io::Error::other("no answer"))
-            });
-            assert_eq!(forwards[0].to.addresses(), [at("192.0.2.1:80")]);
-            forwards[1].to.addresses()
-        };
-        assert_eq!(follow(Some("192.0.2.7:80")), [at("192.0.2.7:80")]);
-        assert_eq!(follow(None), [at("192.0.2.7:80")]);
-        assert_eq!(follow(Some("127.0.0.1:2")), [at("192.0.2.7:80")]);
-        assert_eq!(follow(Some("192.0.2.8:80")), [at("192.0.2.8:80")]);
     }
 
     #[test]

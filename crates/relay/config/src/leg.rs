@@ -43,7 +43,7 @@ pub struct LegConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pacing_rate: Option<Rate>,
     /// The code point (RFC 2474) of packets sent on this leg.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Dscp::is_copied")]
     pub dscp: Dscp,
     /// On the client's leg: the initial window (RFC 6928) in packets of a connection whose client has no other that is busy.
     /// Absent: the route's, or the kernel's.
@@ -61,7 +61,7 @@ pub struct LegConfig {
 
 impl LegConfig {
     /// What connections to clients begin with; `intercepts` if there are clients that do not ask for the relay.
-    pub(crate) fn first_windows(&self, intercepts: bool) -> FirstWindows {
+    pub fn first_windows(&self, intercepts: bool) -> FirstWindows {
         let by_default = if intercepts { defaults::WINDOW_BESIDE } else { FirstWindows::MOST };
         FirstWindows {
             alone: self.initial_window,
@@ -69,8 +69,8 @@ impl LegConfig {
         }
     }
 
-    /// What only the client's leg can have, if it is there.
-    pub(super) fn of_clients_alone(&self) -> Option<&'static str> {
+    /// What only the client's leg can have, if it is there: the key.
+    pub fn of_clients_alone(&self) -> Option<&'static str> {
         let keys = [
             ("initial_window", self.initial_window.is_some()),
             ("initial_window_beside", self.initial_window_beside.is_some()),
@@ -79,7 +79,8 @@ impl LegConfig {
         keys.into_iter().find_map(|(key, there)| there.then_some(key))
     }
 
-    pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+    /// The first setting that cannot be used: its key, and what would be right.
+    pub fn first_fault(&self) -> Option<(&'static str, &'static str)> {
         let sizes = [
             ("receive_buffer", self.receive_buffer),
             ("send_buffer", self.send_buffer),
@@ -146,6 +147,10 @@ pub enum Dscp {
 impl Dscp {
     const MOST: u8 = 63;
     const WANTED: &'static str = "must be \"copy\" or a code point between 0 and 63";
+
+    fn is_copied(&self) -> bool {
+        *self == Dscp::Copy
+    }
 }
 
 impl Serialize for Dscp {

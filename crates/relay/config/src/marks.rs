@@ -4,22 +4,23 @@ use super::Config;
 
 /// Marks of packets, as the steering program has them too (`steer/bpf/leg.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Marks {
+pub struct Marks {
     /// What comes in for a client's leg.
-    pub(crate) client: u32,
+    pub client: u32,
     /// What comes in for a server's leg.
-    pub(crate) server: u32,
+    pub server: u32,
     /// What a client's leg sends.
-    pub(crate) outgoing: u32,
+    pub outgoing: u32,
 }
 
 impl Marks {
-    pub(crate) fn of(config: &Config) -> Marks {
+    /// Those of a configuration.
+    pub fn of(config: &Config) -> Marks {
         Marks::from(config.mark)
     }
 
     /// Marks of packets that are delivered here.
-    pub(crate) fn delivered(self) -> [u32; 2] {
+    pub fn delivered(self) -> [u32; 2] {
         [self.client, self.server]
     }
 }

@@ -1,6 +1,6 @@
 //! What is told of the relay, and where.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use core::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use midspan_units::ByteSize;
@@ -81,7 +81,7 @@ impl AdminConfig {
     /// Where the socket is if the configuration does not say.
     pub const SOCKET: &str = "/run/midspan/relay.sock";
 
-    pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
         // The kernel's limit is 108 bytes, and another name beside it is needed for a moment.
         let length = self.socket.as_os_str().len();
         let fits = (1..=100).contains(&length) && self.socket.file_name().is_some();
@@ -90,7 +90,7 @@ impl AdminConfig {
 }
 
 impl FlowLogConfig {
-    pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
         if self.path.as_os_str().is_empty() {
             return Some(("path", "must name a file"));
         }

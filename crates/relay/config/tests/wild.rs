@@ -1,10 +1,11 @@
 //! Configurations that nobody would write: each is refused in one line, or means what it says.
 
+use midspan_config::Config;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use super::Config;
-use super::tests::{FORWARDS, FULL};
+const FULL: &str = include_str!("full.toml");
+const FORWARDS: &str = include_str!("forwards.toml");
 
 /// What to put where something else should be.
 const VALUES: &[&str] = &[

@@ -59,7 +59,7 @@ fn default_explore() -> Share {
 }
 
 impl DecideConfig {
-    pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
         let shares = Share::from_fraction(0.001)..=Share::from_fraction(0.25);
         if self.margin == Share::ZERO {
             return Some(("margin", "must be above 0 %"));
@@ -74,7 +74,7 @@ impl DecideConfig {
     }
 
     /// The same, as the estimator takes it.
-    pub(crate) fn settings(&self) -> Settings {
+    pub fn settings(&self) -> Settings {
         let by_default = Settings::default();
         let holdout = self.holdout.as_fraction();
         Settings {

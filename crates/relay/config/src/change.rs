@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::{Config, ConfigError, plain};
+use super::{Config, ConfigError};
 
 /// Tables and keys that may, whoever steers.
 const LIVE: [&str; 6] =
@@ -16,15 +16,13 @@ impl Config {
     ///
     /// # Errors
     /// The first key that may not.
-    pub(crate) fn change_to(&self, new: &Config, by_bpf: bool) -> Result<Vec<String>, ConfigError> {
-        let value = |config: &Config| {
-            Value::try_from(config).map_err(|error| plain(error.to_string().replace('\n', ", ")))
-        };
+    pub fn change_to(&self, new: &Config, by_bpf: bool) -> Result<Vec<String>, ConfigError> {
+        let value = |config: &Config| Value::try_from(config).map_err(ConfigError::new);
         let mut changes = Vec::new();
         differences("", Some(&value(self)?), Some(&value(new)?), &mut changes);
         for change in &changes {
             self.may_change(change, new, by_bpf).map_err(|why| {
-                plain(format!(
+                ConfigError::new(format!(
                     "`{}` {why}; nothing was changed (`midspan relay --replace` starts another relay \
                      in this one's place)",
                     change.key
@@ -67,7 +65,7 @@ impl Config {
         }
     }
 
-    fn listens(&self) -> Vec<std::net::SocketAddr> {
+    fn listens(&self) -> Vec<core::net::SocketAddr> {
         self.forward.iter().map(|forward| forward.listen).collect()
     }
 }

@@ -6,9 +6,22 @@ use std::path::PathBuf;
 /// A configuration that cannot be used: which file, which line, what is wrong, what would be right.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    pub(super) file: Option<PathBuf>,
-    pub(super) line: Option<usize>,
-    pub(super) message: String,
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) line: Option<usize>,
+    pub(crate) message: String,
+}
+
+impl ConfigError {
+    /// What is wrong and what would be right, made one line.
+    pub fn new(message: impl fmt::Display) -> ConfigError {
+        ConfigError { file: None, line: None, message: one_line(&message.to_string()) }
+    }
+
+    /// The same, found in this file.
+    #[must_use]
+    pub fn in_file(self, file: impl Into<PathBuf>) -> ConfigError {
+        ConfigError { file: Some(file.into()), ..self }
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -26,17 +39,17 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// A setting that cannot be used, by its path in the file.
-pub(super) struct Fault {
+pub(crate) struct Fault {
     path: Vec<&'static str>,
     said: String,
 }
 
 impl Fault {
-    pub(super) fn new(path: &[&'static str], said: &str) -> Self {
+    pub(crate) fn new(path: &[&'static str], said: &str) -> Self {
         Fault { path: path.to_vec(), said: said.to_owned() }
     }
 
-    pub(super) fn line_in(&self, text: &str) -> Option<usize> {
+    pub(crate) fn line_in(&self, text: &str) -> Option<usize> {
         let document = toml::de::DeTable::parse(text).ok()?;
         let (last, tables) = self.path.split_last()?;
         let mut table = document.get_ref();
@@ -54,12 +67,8 @@ impl fmt::Display for Fault {
     }
 }
 
-pub(super) fn plain(message: String) -> ConfigError {
-    ConfigError { file: None, line: None, message: one_line(&message) }
-}
-
 /// Without line ends, and without what a terminal might take for more than text.
-pub(super) fn one_line(message: &str) -> String {
+pub(crate) fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for character in message.chars() {
         match character {
@@ -71,6 +80,6 @@ pub(super) fn one_line(message: &str) -> String {
     line
 }
 
-pub(super) fn line_of(text: &str, offset: usize) -> usize {
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     1 + text.as_bytes().iter().take(offset).filter(|&&byte| byte == b'\n').count()
 }

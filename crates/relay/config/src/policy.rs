@@ -4,7 +4,6 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
-use midspan_steer::{Choice, Policy};
 use midspan_units::Span;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -53,7 +52,7 @@ pub struct PolicyConfig {
 const HOLDOUT_SLOT: Span = Span::from_secs(600);
 
 impl PolicyConfig {
-    pub(super) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn first_fault(&self) -> Option<(&'static str, &'static str)> {
         if self.pass_dscp.iter().any(|point| *point > 63) {
             return Some(("pass_dscp", "must hold code points between 0 and 63"));
         }
@@ -67,7 +66,7 @@ impl PolicyConfig {
     }
 
     /// What does not go together with deciding by what was learned.
-    pub(super) fn fault_beside(&self, mode: DecideMode) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn fault_beside(&self, mode: DecideMode) -> Option<(&'static str, &'static str)> {
         if self.slot() == Span::ZERO {
             return Some(("holdout_slot", "must not be 0 s beside [decide], which goes by slots"));
         }
@@ -83,55 +82,17 @@ impl PolicyConfig {
     }
 
     /// How long a slot is.
-    pub(crate) fn slot(&self) -> Span {
+    pub fn slot(&self) -> Span {
         self.holdout_slot.unwrap_or(HOLDOUT_SLOT)
     }
 }
 
 impl Config {
     /// Whether it says that connections are split only once their server has answered.
-    pub(crate) fn confirms(&self) -> bool {
+    pub fn confirms(&self) -> bool {
         self.handshake.is_some_and(|when| when != Handshake::Early)
             || !self.policy.confirm_clients.is_empty()
             || !self.policy.confirm_servers.is_empty()
-    }
-
-    /// The same, as the steering program takes it.
-    pub(crate) fn steering_policy(&self) -> Policy {
-        let said = |split: &[IpNet], pass: &[IpNet]| {
-            let split = split.iter().map(|prefix| (*prefix, Choice::Split));
-            split.chain(pass.iter().map(|prefix| (*prefix, Choice::Pass))).collect::<Vec<_>>()
-        };
-        let policy = &self.policy;
-        // The first that holds a port decides.
-        let pass = policy.pass_ports.iter().map(|ports| (ports.0.clone(), Choice::Pass));
-        let split = policy.split_ports.iter().map(|ports| (ports.0.clone(), Choice::Split));
-        Policy {
-            clients: {
-                let all = match self.handshake {
-                    None | Some(Handshake::Early) => Choice::Split,
-                    Some(Handshake::Confirmed) => Choice::Confirm,
-                    Some(Handshake::Learned) => Choice::Learn,
-                };
-                let all = self.clients.iter().map(|prefix| (*prefix, all));
-                let pass = policy.pass_clients.iter().map(|prefix| (*prefix, Choice::Pass));
-                let confirm = policy.confirm_clients.iter();
-                let confirm = confirm.map(|prefix| (*prefix, Choice::Confirm));
-                all.chain(pass).chain(confirm).collect()
-            },
-            confirm_servers: policy.confirm_servers.clone(),
-            servers: said(&policy.split_servers, &policy.pass_servers),
-            ports: pass.chain(split).collect(),
-            pass_dscp: policy.pass_dscp.clone(),
-            holdout_per_mille: policy.holdout,
-            holdout_slot: policy.slot().into(),
-            decides: self.decide.as_ref().is_some_and(|decide| decide.mode == DecideMode::On),
-            // Two seconds' worth at once.
-            syn_rate: self.limits.syn_rate.map(|rate| (rate, rate.saturating_mul(2))),
-            half_open: self.limits.half_open,
-            // No more than is checked.
-            reordering_hold_us: self.reordering_hold.as_micros() as u32,
-        }
     }
 }
 

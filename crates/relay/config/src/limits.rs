@@ -59,7 +59,7 @@ impl Default for LimitsConfig {
 
 impl LimitsConfig {
     /// How long flows may be still.
-    pub(crate) fn patience(&self) -> Patience {
+    pub fn patience(&self) -> Patience {
         Patience { idle: self.idle, half_closed: self.half_closed }
     }
 }

@@ -3,7 +3,7 @@
 //! Source: "The PROXY protocol, versions 1 & 2", `doc/proxy-protocol.txt` of HAProxy; the sections in
 //! comments are its.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,28 +19,30 @@ pub enum ProxyVersion {
 
 /// The ends of a connection that is passed on, both of one IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ends {
-    pub(crate) client: SocketAddr,
-    pub(crate) server: SocketAddr,
+pub struct Ends {
+    /// Who has connected.
+    pub client: SocketAddr,
+    /// To whom.
+    pub server: SocketAddr,
 }
 
 /// What a connection begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
+pub struct Header {
     /// Of the header, in bytes.
-    pub(crate) length: usize,
+    pub length: usize,
     /// None if they are those of the connection itself: it is the sender's own (LOCAL), or what is
     /// told is not the ends of a TCP connection (UNKNOWN, UNSPEC, UDP, UNIX).
-    pub(crate) ends: Option<Ends>,
+    pub ends: Option<Ends>,
 }
 
 /// No header, or none as the specification has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Malformed;
+pub struct Malformed;
 
 /// The longest header that is taken. Addresses need 232 bytes at most; the rest is for what else a
 /// sender may tell (TLV), such as a TLS client's name.
-pub(crate) const LONGEST: usize = 4096;
+pub const LONGEST: usize = 4096;
 
 /// Section 2.1: the worst case, with the end of the line.
 const LONGEST_LINE: usize = 107;
@@ -54,7 +56,7 @@ const CRC32C: u8 = 0x03;
 
 /// Reads the header at the beginning of what a connection has sent so far; none if that is only a
 /// part, which is so for less than [`LONGEST`] bytes.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
+pub fn parse(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     if begins_with(bytes, LINE) {
         parse_line(bytes)
     } else if begins_with(bytes, SIGNATURE) {
@@ -194,7 +196,7 @@ where
 
 impl Ends {
     /// The header that tells them.
-    pub(crate) fn header(&self, version: ProxyVersion) -> Box<[u8]> {
+    pub fn header(&self, version: ProxyVersion) -> Box<[u8]> {
         let Ends { client, server } = self;
         match version {
             ProxyVersion::V1 => {
@@ -434,9 +436,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(
-            if std::env::var_os("MIDSPAN_TEST_ALL").is_some() { 20_000 } else { 500 }
-        ))]
+        #![proptest_config(ProptestConfig::with_cases(2000))]
 
         /// What is written is read, whatever comes behind it, and no sooner than it is whole.
         #[test]

@@ -1,15 +1,11 @@
 //! Explicit mode: connections made to the relay, and whom they are passed on to.
 
+use core::net::{IpAddr, SocketAddr};
 use std::fmt;
-use std::io;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
 use ipnet::IpNet;
-use midspan_sys::sysctl;
+use midspan_split::proxy_protocol::ProxyVersion;
 use serde::{Deserialize, Serialize};
-
-use crate::proxy_protocol::ProxyVersion;
-use crate::servers::Servers;
 
 /// A place where the relay is connected to, for where nothing can be intercepted. The server sees the
 /// relay's address then, and not the client's.
@@ -45,20 +41,9 @@ pub struct ProxyConfig {
     pub send: Option<ProxyVersion>,
 }
 
-/// The same as [`ForwardConfig`], with names resolved.
-#[derive(Debug)]
-pub(crate) struct Forward {
-    pub(crate) listen: SocketAddr,
-    pub(crate) to: Servers,
-    allow: Vec<IpNet>,
-    deny: Vec<IpNet>,
-    proxies: Vec<IpNet>,
-    pub(crate) send: Option<ProxyVersion>,
-}
-
 impl ForwardConfig {
     /// What is wrong with it, without asking anybody.
-    pub(super) fn fault(&self) -> Option<&'static str> {
+    pub(crate) fn fault(&self) -> Option<&'static str> {
         if self.listen.port() == 0 {
             return Some("must listen at a port between 1 and 65535");
         }
@@ -72,59 +57,19 @@ impl ForwardConfig {
     }
 
     /// Whether some of its servers need resolving.
-    pub(super) fn has_names(&self) -> bool {
+    pub fn has_names(&self) -> bool {
         self.to.literal().len() < self.to.names().len()
     }
 
-    /// All addresses of its servers, in order.
-    pub(super) fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.to.resolve()
-    }
-
     /// Where it listens, and its servers that need no resolving.
-    pub(super) fn literal(&self) -> (SocketAddr, Vec<SocketAddr>) {
+    pub fn literal(&self) -> (SocketAddr, Vec<SocketAddr>) {
         (self.listen, self.to.literal())
-    }
-
-    /// Resolves its names.
-    ///
-    /// # Errors
-    /// The first name that has no address.
-    pub(crate) fn resolve(&self) -> io::Result<Forward> {
-        let proxy = self.proxy_protocol.as_ref();
-        Ok(Forward {
-            listen: self.listen,
-            to: Servers::new(self.addresses()?),
-            allow: self.allow.clone(),
-            deny: self.deny.clone(),
-            proxies: proxy.map_or(Vec::new(), |proxy| proxy.from.clone()),
-            send: proxy.and_then(|proxy| proxy.send),
-        })
-    }
-}
-
-impl Forward {
-    /// Whether its connections begin with a PROXY protocol header.
-    pub(crate) fn is_told(&self) -> bool {
-        !self.proxies.is_empty()
-    }
-
-    /// Whether this is a proxy that may tell whose connection it passes on.
-    pub(crate) fn trusts(&self, proxy: IpAddr) -> bool {
-        self.proxies.iter().any(|prefix| prefix.contains(&proxy))
-    }
-
-    /// Whether this client may connect.
-    pub(crate) fn takes(&self, client: IpAddr) -> bool {
-        let client = client.to_canonical();
-        let is_among = |prefixes: &[IpNet]| prefixes.iter().any(|prefix| prefix.contains(&client));
-        (self.allow.is_empty() || is_among(&self.allow)) && !is_among(&self.deny)
     }
 }
 
 /// A listener whose connections come back to it, and the server by which they do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Loop {
+pub struct Loop {
     listen: SocketAddr,
     to: SocketAddr,
 }
@@ -138,7 +83,7 @@ impl fmt::Display for Loop {
 
 /// The first listener whose connections come back to it, by one server or by those of other listeners too.
 /// `is_here` is whether an address is one of this host.
-pub(super) fn first_loop(
+pub fn first_loop(
     forwards: &[(SocketAddr, Vec<SocketAddr>)],
     is_here: impl Fn(IpAddr) -> bool,
 ) -> Option<Loop> {
@@ -174,14 +119,6 @@ pub(super) fn first_loop(
     })
 }
 
-/// Whether an address is one of the calling thread's network namespace.
-pub(super) fn is_here(address: IpAddr) -> bool {
-    let family = if address.is_ipv4() { "ipv4" } else { "ipv6" };
-    let any_binds = sysctl::get(&format!("net.{family}.ip_nonlocal_bind"));
-    address.is_loopback()
-        || any_binds.is_ok_and(|any| any == "0") && UdpSocket::bind((address, 0)).is_ok()
-}
-
 /// One server, or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -193,7 +130,8 @@ pub enum To {
 }
 
 impl To {
-    fn names(&self) -> &[String] {
+    /// As they are written, in order.
+    pub fn names(&self) -> &[String] {
         match self {
             To::One(name) => std::slice::from_ref(name),
             To::Several(names) => names,
@@ -213,18 +151,6 @@ impl To {
     /// Those that are addresses, and no names.
     fn literal(&self) -> Vec<SocketAddr> {
         self.names().iter().filter_map(|name| name.parse().ok()).collect()
-    }
-
-    /// All addresses, in order.
-    fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
-        let mut all = Vec::new();
-        for name in self.names() {
-            let addresses = name
-                .to_socket_addrs()
-                .map_err(|error| io::Error::new(error.kind(), format!("`{name}`: {error}")))?;
-            all.extend(addresses);
-        }
-        Ok(all)
     }
 }
 
@@ -285,27 +211,5 @@ mod tests {
         assert_eq!(with(&[second]), Some((at(second), at(last))));
         // Who listens at an address alone has what is for it.
         assert_eq!(found(&[("0.0.0.0:1", &[first]), (first, &["127.0.0.1:4"])]), None);
-    }
-
-    #[test]
-    fn a_client_is_taken_unless_it_may_not_come() {
-        let forward = |rest: &str| {
-            let text = format!("listen = \"0.0.0.0:80\"\nto = \"192.0.2.1:80\"\n{rest}");
-            toml::from_str::<ForwardConfig>(&text).unwrap().resolve().unwrap()
-        };
-        let takes = |rest: &str, client: &str| forward(rest).takes(client.parse().unwrap());
-        assert!(takes("", "10.0.0.1"));
-        let both = "allow = [\"10.0.0.0/8\", \"fd00::/8\"]\ndeny = [\"10.9.0.0/16\"]";
-        for (client, is_taken) in [
-            ("10.0.0.1", true),
-            ("10.9.0.1", false),
-            ("::ffff:10.0.0.1", true),
-            ("::ffff:10.9.0.1", false),
-            ("192.0.2.1", false),
-            ("fd00::1", true),
-            ("2001:db8::1", false),
-        ] {
-            assert_eq!(takes(both, client), is_taken, "{client}");
-        }
     }
 }
