@@ -15,7 +15,7 @@ lockup="watchdog_thresh=60 softlockup_panic=1 softlockup_all_cpu_backtrace=1"
 
 # prepare: the kernel, an empty root for the guest, and a folder that goes when the script ends.
 prepare() {
-    skip_without qemu-system-x86_64 busybox dpkg-deb apt-get
+    skip_without qemu-system-x86_64 busybox dpkg-deb apt-get python3
     cache=${CARGO_TARGET_DIR-target}/kernel/$version
     kernel=$cache/unpacked
     [ -e "$kernel/complete" ] || fetch_kernel
@@ -61,14 +61,35 @@ fetch_kernel() {
     touch "$kernel/complete"
 }
 
-# executable CARGO-COMMAND...: builds, and prints the path of the program.
+# build_program CARGO-OPTION... and build_tests CARGO-OPTION...: what the guest is to run. Of the whole workspace, so that
+# what `./run test` has built serves: for one package alone, dependencies have other features, and are built anew.
+build_program() {
+    cargo build --locked --workspace --bin midspan --message-format=json "$@" >"$build/built"
+}
+
+build_tests() {
+    cargo test --no-run --locked --workspace --message-format=json "$@" >"$build/built"
+}
+
+# executable PACKAGE KIND NAME: where that program is, of those last built: a `bin`, a `test`, or the tests of a `lib`.
 executable() {
-    cargo "$@" --locked --message-format=json >"$build/built" || return
-    # A test of a program has that built too, and either may be there first. Both could be tested, as their
-    # targets say; their profiles say which is a test.
-    is_test=false
-    [ "$1" != test ] || is_test=true
-    sed -n '/"profile":{[^}]*"test":'$is_test'}/s/.*"executable":"\([^"]*\)".*/\1/p' "$build/built" | tail -n 1
+    python3 - "$@" "$build/built" <<'PYTHON'
+import json, sys
+
+package, kind, name, built = sys.argv[1:]
+for line in open(built):
+    said = json.loads(line)
+    target, program = said.get("target", {}), said.get("executable")
+    # An identity ends in `#0.1.0` where folder and package have one name, else in `#package@0.1.0`.
+    folder, _, tail = said.get("package_id", "").rpartition("#")
+    of = tail.partition("@")[0] if "@" in tail else folder.rpartition("/")[2]
+    if program and (of, target.get("name")) == (package, name) and kind in target["kind"]:
+        if kind != "bin" or not said["profile"]["test"]:
+            print(program)
+            break
+else:
+    sys.exit(f"{package}: no {kind} {name} was built")
+PYTHON
 }
 
 # add_program FROM TO: with the libraries that it is linked to, and without what only debuggers read.

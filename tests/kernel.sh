@@ -13,14 +13,14 @@ version=${1-6.1}
 [ $# -eq 0 ] || shift
 . tests/guest.sh
 
-# What runs, beside `midspan doctor`: a package, one of its test programs, and which of its tests, by
-# libtest's filters: those that depend on what BPF does.
+# What runs, beside `midspan doctor`: a package, one of its test programs (kind and name), and which of its tests,
+# by libtest's filters: those that depend on what BPF does.
 programs() {
     cat <<'TEXT'
-midspan-steer --lib
-midspan-ccload --test=kernel
-midspan-relay --test=e2e steer:: vlan:: accounts:: identity:: first_window:: confirm:: learned:: blind:: proof::a_relay proof::rules
-midspan --test=assist_fallback
+midspan-steer lib midspan_steer
+midspan-ccload test kernel
+midspan-relay test e2e steer:: vlan:: accounts:: identity:: first_window:: confirm:: learned:: blind:: proof::a_relay proof::rules
+midspan test assist_fallback
 TEXT
 }
 
@@ -33,14 +33,17 @@ main() {
     for tool in $tools; do
         add_program "$(command -v "$tool")" "$root/bin/$tool"
     done
-    program=$(executable build -p midspan "$@")
+    build_program "$@"
+    program=$(executable midspan bin midspan)
     add_program "$program" "$root/bin/midspan"
     # Where tests of the program itself look for it.
     mkdir -p "$root$(dirname "$program")"
     ln -s /bin/midspan "$root$program"
-    programs | while read -r package target filters; do
-        name=$package-${target##*[-=]}
-        program=$(executable test --no-run -p "$package" "$target" "$@")
+    # shellcheck disable=SC2046
+    build_tests $(programs | awk '{ print $2 == "lib" ? "--lib" : "--test=" $3 }' | sort -u) "$@"
+    programs | while read -r package kind target filters; do
+        name=$package-$target
+        program=$(executable "$package" "$kind" "$target")
         add_program "$program" "$root/tests/$name"
         echo "/tests/$name --test-threads=1 $filters" >>"$root/tests/list"
     done

@@ -22,7 +22,8 @@ main() {
     mkdir -p "$units" "$root/var" "$root/run" "$root/etc/midspan"
     cp /lib/systemd/system/*.target "$units"
     rm -f "$units/default.target"
-    program=$(executable build -p midspan "$@")
+    build_program "$@"
+    program=$(executable midspan bin midspan)
     add_program "$program" "$root/usr/bin/midspan"
     cp packaging/midspan-relay.service "$units"
     cp packaging/relay.toml "$root/etc/midspan"

@@ -111,7 +111,7 @@ pub struct Counters {
 }
 
 /// How often connections are split where, by what was learned.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Decisions {
     /// It is told only, and not done.
     pub is_dry_run: bool,

@@ -5,6 +5,7 @@
 //!
 //! This crate is pure: it knows no clock. [`Time`] is a point on a caller's clock.
 
+mod factor;
 mod parse;
 mod radio;
 mod rate;
@@ -14,6 +15,7 @@ mod span;
 mod time;
 pub mod wording;
 
+pub use factor::Factor;
 pub use parse::ParseError;
 pub use radio::{Decibels, Distance, Frequency, Power, Speed};
 pub use rate::Rate;

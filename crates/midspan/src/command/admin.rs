@@ -131,7 +131,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
 
 /// The relay has answered that it does not, and why.
 #[derive(Debug)]
-struct Refused(String);
+pub(crate) struct Refused(String);
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 use midspan_gain::Settings;
-use midspan_units::Share;
+use midspan_units::{Factor, Share};
 use serde::{Deserialize, Serialize};
 
 /// Splitting only where it does not harm, by what transfers show that were split and that were not. Takes BPF.
@@ -24,6 +24,10 @@ pub struct DecideConfig {
     /// Prefixes of servers whose connections are split whatever is learned. (`policy.pass_servers` has the opposite.)
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub always_split: Vec<IpNet>,
+    /// How many times faster connections are expected to be if they are split, before any has shown it, as
+    /// `midspan advise` has it; it is worth as much as a hundred subscribers' slots. Absent: as fast.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prior: Option<Factor>,
     /// How much slower splitting may be where it is taken for harmless.
     #[serde(default = "default_margin")]
     pub margin: Share,
@@ -64,6 +68,10 @@ impl DecideConfig {
         if self.margin == Share::ZERO {
             return Some(("margin", "must be above 0 %"));
         }
+        let priors = Factor::new(0.1)..=Factor::new(10.0);
+        if self.prior.is_some_and(|prior| !priors.contains(&prior)) {
+            return Some(("prior", "must be between 0.1 x and 10 x"));
+        }
         if !shares.contains(&self.holdout) {
             return Some(("holdout", "must be between 0.1 % and 25 %"));
         }
@@ -81,6 +89,7 @@ impl DecideConfig {
             margin: self.margin.as_fraction(),
             holdout,
             explore: self.explore.as_fraction(),
+            prior_gain: self.prior.map_or(0.0, |prior| prior.as_f64().ln()),
             learning: by_default.learning.max(holdout),
             ..by_default
         }

@@ -17,7 +17,7 @@ pub struct Settings {
     /// The share that are not split where that it is fine is only known of what is around; at least `holdout`, at most
     /// 1/4. Becomes `holdout` as more is known.
     pub learning: f64,
-    /// The gain that is expected before anything is seen; -1 to 1.
+    /// The gain that is expected before anything is seen; -2.5 to 2.5, a twelfth to twelve times as fast.
     pub prior_gain: f64,
     /// How many transfers, half of them split, that expectation is worth; at least 1.
     pub prior_weight: f64,
@@ -75,7 +75,7 @@ impl Settings {
                 self.holdout <= self.learning && self.learning <= 0.25,
                 "at least `holdout`, at most 0.25",
             ),
-            ("prior_gain", self.prior_gain, self.prior_gain.abs() <= 1.0, "-1 to 1"),
+            ("prior_gain", self.prior_gain, self.prior_gain.abs() <= 2.5, "-2.5 to 2.5"),
             ("prior_weight", self.prior_weight, is_weight(self.prior_weight), "1 to a million"),
             ("pool_weight", self.pool_weight, is_weight(self.pool_weight), "1 to a million"),
             ("max_units", self.max_units as f64, self.max_units > 0, "at least 1"),

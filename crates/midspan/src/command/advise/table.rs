@@ -4,7 +4,7 @@ use std::fmt;
 
 use midspan_advise::{Advice, Candidate, Compared, Expected, Figures, Gain, Verdict};
 use midspan_scenario::Direction;
-use midspan_units::Share;
+use midspan_units::{Factor, Share};
 use serde::Serialize;
 use serde::ser::SerializeStruct;
 
@@ -22,7 +22,7 @@ pub(super) struct Told<'a> {
 
 impl Serialize for Told<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Told", 7)?;
+        let mut object = serializer.serialize_struct("Told", 8)?;
         object.serialize_field("figures", &self.given.figures)?;
         object.serialize_field("measured", &self.given.measured)?;
         object.serialize_field("notes", &self.given.known.notes)?;
@@ -30,6 +30,7 @@ impl Serialize for Told<'_> {
         object.serialize_field("seeds", &self.seeds)?;
         object.serialize_field("broken_runs", &self.broken.map_or(0, |(count, _)| count))?;
         object.serialize_field("advice", self.advice)?;
+        object.serialize_field("prior", &self.prior())?;
         object.end()
     }
 }
@@ -55,6 +56,11 @@ impl fmt::Display for Told<'_> {
             self.seeds,
             self.seeds - choosing
         )?;
+        writeln!(
+            f,
+            "A relay there that decides by itself begins with this, and goes by what it sees: `[decide] prior = \"{}\"`.",
+            self.prior()
+        )?;
         match self.broken {
             None => Ok(()),
             Some((count, why)) => {
@@ -65,6 +71,13 @@ impl fmt::Display for Told<'_> {
 }
 
 impl Told<'_> {
+    /// What a relay may expect before it has seen anything, within what it takes.
+    fn prior(&self) -> Factor {
+        let gain = self.advice.gain.mean.clamp(0.1, 10.0);
+        // Two digits, as the interval has no more to say.
+        Factor::new((gain * 100.0).round() / 100.0)
+    }
+
     /// What to do, in a sentence.
     fn verdict(&self) -> String {
         let Advice { verdict, best, gain, expected, .. } = self.advice;

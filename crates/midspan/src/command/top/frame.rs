@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use midspan_observe::LegStats;
-use midspan_observe::admin::{Assisted, Counters, Flow, Flows, Status};
+use midspan_observe::admin::{Assisted, Counters, Decided, Decisions, Flow, Flows, Status};
 
 use super::super::admin::{HEADINGS, millis, row};
 use super::super::units::{age, bytes, rate};
@@ -15,6 +15,8 @@ pub(super) struct Sample {
     pub(super) status: Status,
     pub(super) counters: Counters,
     pub(super) flows: Flows,
+    /// Where it decides by what splitting gains.
+    pub(super) decisions: Option<Decisions>,
 }
 
 /// One picture of the relay.
@@ -78,6 +80,7 @@ impl Frame {
             ("client leg", legs(|flow| &flow.client_leg)),
             ("server leg", legs(|flow| &flow.server_leg)),
         ];
+        facts.extend(now.decisions.iter().flat_map(decided));
         facts.extend(feedback(&assisted).map(|text| ("feedback", text)));
         Frame {
             title: format!(
@@ -109,6 +112,41 @@ fn warning(status: &Status, assisted: &[Assisted]) -> String {
             .push(format!("{without} legs that go by feedback have none: `midspan assist top`"));
     }
     warnings.join("; ")
+}
+
+/// How many services splitting makes slower, and which these are, those of which most is known first.
+fn decided(decisions: &Decisions) -> Vec<(&'static str, String)> {
+    let services: Vec<&Decided> =
+        decisions.decided.iter().filter(|one| one.level == "service").collect();
+    let count = |because: &str| services.iter().filter(|one| one.because == because).count();
+    let all = decisions.decided.iter().find(|one| one.level == "all").and_then(gain);
+    let dry = if decisions.is_dry_run { "dry run; " } else { "" };
+    let all = all.map_or("nothing is certain of all together".to_owned(), |gain| {
+        format!("all together {gain}")
+    });
+    let mut slower: Vec<&Decided> =
+        services.iter().copied().filter(|one| one.because == "harm").collect();
+    slower.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+    let first = format!(
+        "{dry}{} services no slower if split, {} slower, {} not known yet; {all}",
+        count("fine"),
+        slower.len(),
+        count("unknown")
+    );
+    let named = slower.iter().take(SLOWER).map(|one| {
+        let gain = gain(one).unwrap_or_default();
+        ("slower", format!("{} {gain}, split for {:.0} %", one.of, 100.0 * one.split))
+    });
+    std::iter::once(("decided", first)).chain(named).collect()
+}
+
+/// Services that are named as slower, at most.
+const SLOWER: usize = 3;
+
+/// `1.54 x (1.50 to 1.58)`, if bounds say anything.
+fn gain(one: &Decided) -> Option<String> {
+    let ((gain, least), most) = one.gain.zip(one.at_least).zip(one.at_most)?;
+    (most / least < 50.0).then(|| format!("{gain:.2} x ({least:.2} to {most:.2})"))
 }
 
 /// For how many of the legs that go by feedback there is some, and how old it is.
@@ -207,6 +245,7 @@ mod tests {
                 verdicts: Some(BTreeMap::from([("split".into(), split), ("pass_rate".into(), 0)])),
             },
             flows: Flows { open: 3, flows: (1..4).map(flow).collect() },
+            decisions: None,
         }
     }
 
@@ -233,5 +272,53 @@ mod tests {
         assert_eq!(frame.flows[0][3], "1.0 Mbit");
         assert!(frame.warning.contains("1 workers"), "{}", frame.warning);
         assert!(frame.warning.contains("1 legs"), "{}", frame.warning);
+    }
+
+    #[test]
+    fn a_picture_names_what_splitting_makes_slower() {
+        let decided = |level: &str, of: &str, because: &str, gain: f64, weight| Decided {
+            level: level.into(),
+            of: of.into(),
+            split: if because == "harm" { 0.05 } else { 0.95 },
+            because: because.into(),
+            is_doubted: false,
+            gain: Some(gain),
+            at_least: Some(gain * 0.9),
+            at_most: Some(gain * 1.1),
+            weight,
+            changes: 0,
+        };
+        let mut now = sample(Instant::now(), 0, 0);
+        let mut decisions = Decisions {
+            decided: vec![
+                decided("all", "all", "fine", 1.5, 90.0),
+                decided("prefix", "198.51.100.0/24", "harm", 0.6, 50.0),
+                decided("service", "198.51.100.7", "harm", 0.5, 20.0),
+                decided("service", "198.51.100.8", "harm", 0.4, 30.0),
+                decided("service", "192.0.2.1", "fine", 1.6, 40.0),
+                Decided { gain: None, ..decided("service", "192.0.2.2", "unknown", 1.0, 1.0) },
+            ],
+            ..Decisions::default()
+        };
+        let facts = |now: &Sample| -> Vec<(&'static str, String)> {
+            let facts = Frame::between(&sample(now.at, 0, 0), now).facts;
+            facts.into_iter().filter(|(name, _)| ["decided", "slower"].contains(name)).collect()
+        };
+        assert_eq!(facts(&now), []);
+        now.decisions = Some(decisions.clone());
+        let first = "1 services no slower if split, 2 slower, 1 not known yet; all together 1.50 x (1.35 to 1.65)";
+        assert_eq!(
+            facts(&now),
+            [
+                ("decided", first.to_owned()),
+                ("slower", "198.51.100.8 0.40 x (0.36 to 0.44), split for 5 %".to_owned()),
+                ("slower", "198.51.100.7 0.50 x (0.45 to 0.55), split for 5 %".to_owned()),
+            ]
+        );
+        decisions.decided.clear();
+        decisions.is_dry_run = true;
+        now.decisions = Some(decisions);
+        assert!(facts(&now)[0].1.starts_with("dry run; 0 services"));
+        assert!(facts(&now)[0].1.ends_with("nothing is certain of all together"));
     }
 }

@@ -12,7 +12,7 @@ use clap::Args;
 use midspan_observe::admin::{Answer, Order, Request};
 
 use self::frame::{Frame, Sample};
-use super::admin::{By, Connection, Socket};
+use super::admin::{By, Connection, Refused, Socket};
 
 /// Flows that are asked for: enough for the tallest screen, and for the legs' medians.
 const FLOWS: usize = 200;
@@ -66,7 +66,14 @@ fn look(relay: &mut Connection, order: Order) -> Result<Sample> {
     let Answer::Flows(flows) = relay.ask(&Request::Flows { order, most: FLOWS })? else {
         bail!(STRANGE)
     };
-    Ok(Sample { at, status, counters, flows })
+    let decisions = match relay.ask(&Request::Decisions) {
+        Ok(Answer::Decisions(decisions)) => Some(decisions),
+        Ok(_) => bail!(STRANGE),
+        // It has no [decide], or is of before there was any.
+        Err(error) if error.is::<Refused>() => None,
+        Err(error) => return Err(error),
+    };
+    Ok(Sample { at, status, counters, flows, decisions })
 }
 
 const STRANGE: &str = "the relay answers something else than was asked";
