@@ -4,16 +4,17 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use midspan_path::{Trace, Traces};
+pub use midspan_batch::read_traces;
+use midspan_path::{ElementSpec, Externals, Traces};
 use midspan_scenario::record::{Backend, Outcome, Record, Variant};
 use midspan_scenario::{CellSpec, Scenario, Workload};
 use midspan_units::Span;
 
 use crate::controls;
 use crate::machine;
-use crate::results::Results;
+use crate::results::{Results, Sweep};
 use crate::run::Runner;
 use crate::simulation::Simulation;
 use crate::sweep::{self, PlannedRun, Selection};
@@ -60,6 +61,9 @@ impl Experiment<'_> {
                 eprintln!("haproxy is {why}: its runs are left out");
             }
         }
+        if let Some(name) = self.scenario.cells().iter().find_map(|cell| external(&cell.spec)) {
+            bail!("the element `{name}` is external: only the Python package runs the scenario");
+        }
         if self.backend == Backend::Live
             && let Some(what) = self.scenario.cells().iter().find_map(|cell| not_live(&cell.spec))
         {
@@ -68,7 +72,13 @@ impl Experiment<'_> {
         if sweep::plan(self.scenario, &self.selection, &[]).is_empty() {
             bail!("the selection leaves nothing to run");
         }
-        let mut results = self.results()?;
+        let mut results = Sweep {
+            scenario: self.scenario,
+            text: self.text,
+            backend: self.backend,
+            selection: &self.selection,
+        }
+        .folder(self.base, self.fresh, &self.command)?;
         let done = results.records().to_vec();
         let runs = sweep::plan(self.scenario, &self.selection, &done);
         let progress = Progress::new(runs.len(), done.len());
@@ -111,62 +121,24 @@ impl Experiment<'_> {
         progress: &Progress,
         results: &mut Results,
     ) -> Result<()> {
-        let simulation = Simulation { scenario: self.scenario, traces: self.traces };
+        let externals = &Externals::new();
+        let simulation = Simulation { scenario: self.scenario, traces: self.traces, externals };
         simulation.run_all(runs, |run, record| {
             progress.begin(run);
             progress.end(run, &record);
             results.add(record)
         })
     }
-
-    fn results(&self) -> Result<Results> {
-        let is_unfinished = |done: &[Record]| {
-            done.iter().all(|record| record.backend == self.backend)
-                && !sweep::plan(self.scenario, &self.selection, done).is_empty()
-        };
-        if !self.fresh
-            && let Some(results) = Results::unfinished(self.base, self.scenario, is_unfinished)
-        {
-            let results = results.locked()?;
-            let directory = results.directory().display();
-            if results.machine()? == machine::inspect() {
-                eprintln!(
-                    "going on with the unfinished sweep in {directory} (--fresh begins anew)"
-                );
-                return Ok(results);
-            }
-            eprintln!("the sweep in {directory} was begun on another machine: this is a new one");
-        }
-        Results::create(self.base, self.text, &self.command)
-    }
 }
 
-/// Every trace that the scenario's paths name: made, if the scenario says how, else read from
-/// `directory`.
-///
-/// # Errors
-/// The first one that cannot be read or is no trace.
-pub fn read_traces(scenario: &Scenario, directory: &Path) -> Result<Traces> {
-    let mut traces = Traces::new();
-    for cell in scenario.cells() {
-        let path = &cell.spec.path;
-        for name in path.access.traces().chain(path.wide.traces()) {
-            if traces.contains_key(name) {
-                continue;
-            }
-            if let Some(synthetic) = scenario.traces.get(name) {
-                traces.insert(name.to_owned(), synthetic.generate());
-                continue;
-            }
-            let file = directory.join(name);
-            let bytes = std::fs::read(&file)
-                .with_context(|| format!("cannot read trace {}", file.display()))?;
-            let trace =
-                Trace::parse(&bytes).with_context(|| format!("trace {}", file.display()))?;
-            traces.insert(name.to_owned(), trace);
-        }
-    }
-    Ok(traces)
+/// An element of a cell's path that is the caller's own, of which there are none here.
+fn external(spec: &CellSpec) -> Option<&str> {
+    let links = [&spec.path.access, &spec.path.wide];
+    let elements = links.into_iter().flat_map(|link| link.up.iter().chain(&link.down));
+    elements.into_iter().find_map(|element| match element {
+        ElementSpec::External(external) => Some(&*external.name),
+        _ => None,
+    })
 }
 
 /// What of a cell of a sweep cannot be run live: there are no mobile networks and no players, and curl has

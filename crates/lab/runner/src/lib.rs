@@ -11,15 +11,13 @@ pub mod experiment;
 mod host;
 mod legs;
 mod links;
-pub mod machine;
 mod pages;
 pub mod proxy;
 pub mod recorded;
-pub mod results;
 pub mod run;
 pub mod shell;
-pub mod simulation;
-pub mod sweep;
 pub mod topology;
 pub mod traffic;
 pub mod trial;
+
+pub use midspan_batch::{machine, results, simulation, sweep};

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use midspan_path::Traces;
+use midspan_path::{Externals, Traces};
 use midspan_report::{Report, Terminal};
 use midspan_scenario::record::{Record, Variant};
 use midspan_scenario::{Scenario, digest_of_results};
@@ -191,10 +191,13 @@ impl Simulated {
         anyhow::ensure!(!runs.is_empty(), "the selection leaves nothing to run");
         let before = processor_seconds();
         let mut records = Vec::with_capacity(runs.len());
-        Simulation { scenario, traces }.run_all(&runs, |_, record| {
-            records.push(record);
-            Ok(())
-        })?;
+        Simulation { scenario, traces, externals: &Externals::new() }.run_all(
+            &runs,
+            |_, record| {
+                records.push(record);
+                Ok(())
+            },
+        )?;
         let taken = processor_seconds() - before;
         let digest = Digest {
             records: records.len(),

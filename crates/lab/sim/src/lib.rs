@@ -31,4 +31,4 @@ mod visit;
 mod world;
 
 pub use error::Error;
-pub use run::{Work, run};
+pub use run::{Work, run, run_with};

@@ -1,6 +1,6 @@
 //! One cell of a sweep, from nothing to its measurement.
 
-use midspan_path::{Counters, Path, Times, Traces};
+use midspan_path::{Counters, Externals, Path, Times, Traces};
 use midspan_scenario::record::{
     CutRecord, CutWatch, HeldWatch, LegRecord, Measurement, TransferRecord, Variant,
 };
@@ -42,6 +42,20 @@ pub fn run(
     traces: &Traces,
     seed: u64,
 ) -> Result<(Measurement, Work), Error> {
+    run_with(spec, variant, traces, &Externals::new(), seed)
+}
+
+/// The same with elements from outside on the path; a mobile network takes none.
+///
+/// # Errors
+/// As [`run`] has them.
+pub fn run_with(
+    spec: &CellSpec,
+    variant: Variant,
+    traces: &Traces,
+    externals: &Externals,
+    seed: u64,
+) -> Result<(Measurement, Work), Error> {
     if variant == Variant::Haproxy {
         return Err(Error::Variant(variant));
     }
@@ -52,7 +66,7 @@ pub fn run(
     };
     let assist = NetAssist::new(spec, traces, flows)?;
     let net = match &spec.cells {
-        None => Net::Row(Path::new(&links, traces, seed)?),
+        None => Net::Row(Path::with(&links, traces, externals, seed)?),
         Some(cells) => {
             Net::Cells(Box::new(Mobile::new(cells, &links[0], &links[1], traces, seed)?))
         }

@@ -17,7 +17,7 @@ pub struct Counters {
     /// Bytes of these.
     pub bytes_queued: u64,
     /// Packets dropped by intent, by cause: `queue`, `red`, `ecn-threshold`, `codel`, `loss`,
-    /// `gilbert-elliott`, `policer`, `rlc-buffer`. A cause that never struck is not listed.
+    /// `gilbert-elliott`, `policer`, `rlc-buffer`, `external`. A cause that never struck is not listed.
     pub dropped: BTreeMap<&'static str, u64>,
     /// Packets marked congestion-experienced that were not so before.
     pub marked: u64,

@@ -5,7 +5,7 @@ use midspan_units::{Span, Time};
 
 use crate::element::{AnyElement, Element};
 use crate::radio::Bearer;
-use crate::spec::{self, ElementSpec, SpecError};
+use crate::spec::{self, ElementSpec, Given, SpecError};
 use crate::{Counters, Ecn, Packet, Times, Traces};
 
 /// One direction of a link: a chain of elements that packets cross in the order given.
@@ -69,17 +69,17 @@ impl<P: Packet> Direction<P> {
     /// Builds the chain. `traces` holds every trace that the elements name; `seed` decides all
     /// randomness. An error names the first element that cannot be built and why.
     pub fn new(specs: &[ElementSpec], traces: &Traces, seed: u64) -> Result<Self, SpecError> {
-        Self::looking_at(specs, traces, seed, None)
+        Self::looking_at(specs, Given::traces(traces), seed, None)
     }
 
-    /// The same; a `wla` in it looks at `bearer`.
+    /// The same of all that is given; a `wla` in it looks at `bearer`.
     pub(crate) fn looking_at(
         specs: &[ElementSpec],
-        traces: &Traces,
+        given: Given<'_>,
         seed: u64,
         bearer: Option<&Arc<Bearer>>,
     ) -> Result<Self, SpecError> {
-        let elements = spec::build(specs, traces, seed, bearer)?;
+        let elements = spec::build(specs, given, seed, bearer)?;
         Ok(Direction {
             due: vec![Time::MAX; elements.len()],
             elements,

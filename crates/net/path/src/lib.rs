@@ -40,8 +40,9 @@ pub use cellular::CellularSpec;
 pub use counters::Counters;
 pub use direction::Direction;
 pub use element::{
-    GilbertElliottSpec, LateSpec, LossSpec, MmWaveSpec, Node, PolicerSpec, RadioSpec, RateSpec,
-    Retransmit, RlcSpec, TraceSpec, WlaSpec,
+    Decide, ExternalSpec, Externals, Fate, GilbertElliottSpec, LateSpec, LossSpec, Maker,
+    MmWaveSpec, Node, PolicerSpec, RadioSpec, RateSpec, Retransmit, RlcSpec, Seen, TraceSpec,
+    WlaSpec,
 };
 pub use link::{Link, LinkSpec, Path, Way, base_rtt};
 pub use mmwave::BlockageSpec;

@@ -2,7 +2,10 @@ use midspan_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
-use crate::{Counters, Direction, ElementSpec, Packet, SpecError, Times, Traces, WlaSpec};
+use crate::spec::Given;
+use crate::{
+    Counters, Direction, ElementSpec, Externals, Packet, SpecError, Times, Traces, WlaSpec,
+};
 
 /// A link as a scenario file has it. A direction without elements passes everything at once.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -79,13 +82,27 @@ pub struct Link<P> {
 impl<P: Packet> Link<P> {
     /// Builds both directions, each with a seed of its own derived from `seed`.
     pub fn new(spec: &LinkSpec, traces: &Traces, seed: u64) -> Result<Self, SpecError> {
+        Self::of(spec, Given::traces(traces), seed)
+    }
+
+    /// The same with elements from outside.
+    pub fn with(
+        spec: &LinkSpec,
+        traces: &Traces,
+        externals: &Externals,
+        seed: u64,
+    ) -> Result<Self, SpecError> {
+        Self::of(spec, Given { traces, externals }, seed)
+    }
+
+    fn of(spec: &LinkSpec, given: Given<'_>, seed: u64) -> Result<Self, SpecError> {
         spec.check()?;
         let mut seeds = Random::new(seed, 0);
         let (up, down) = (seeds.seed(), seeds.seed());
-        let down =
-            Direction::new(&spec.down, traces, down).map_err(|error| error.within("down"))?;
+        let down = Direction::looking_at(&spec.down, given, down, None)
+            .map_err(|error| error.within("down"))?;
         let coupled = spec.up.iter().any(|element| matches!(element, ElementSpec::Wla(_)));
-        let up = Direction::looking_at(&spec.up, traces, up, down.bearer())
+        let up = Direction::looking_at(&spec.up, given, up, down.bearer())
             .map_err(|error| error.within("up"))?;
         Ok(Link { up, down, coupled })
     }
@@ -164,9 +181,23 @@ pub struct Path<P> {
 impl<P: Packet> Path<P> {
     /// Builds all links, each with a seed of its own derived from `seed`.
     pub fn new(specs: &[LinkSpec], traces: &Traces, seed: u64) -> Result<Self, SpecError> {
+        Self::of(specs, Given::traces(traces), seed)
+    }
+
+    /// The same with elements from outside.
+    pub fn with(
+        specs: &[LinkSpec],
+        traces: &Traces,
+        externals: &Externals,
+        seed: u64,
+    ) -> Result<Self, SpecError> {
+        Self::of(specs, Given { traces, externals }, seed)
+    }
+
+    fn of(specs: &[LinkSpec], given: Given<'_>, seed: u64) -> Result<Self, SpecError> {
         let mut seeds = Random::new(seed, 0);
         let link = |(index, spec)| {
-            Link::new(spec, traces, seeds.seed())
+            Link::of(spec, given, seeds.seed())
                 .map_err(|error| error.within(&format!("link {}", index + 1)))
         };
         let links = specs.iter().enumerate().map(link).collect::<Result<_, _>>()?;

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::element::{
-    AnyElement, Delay, GilbertElliott, GilbertElliottSpec, Late, LateSpec, Loss, LossSpec, MmWave,
-    MmWaveSpec, Policer, PolicerSpec, Radio, RadioSpec, RateLink, RateSpec, Rlc, RlcSpec,
-    TraceLink, TraceSpec, Wla, WlaSpec,
+    AnyElement, Delay, External, ExternalSpec, Externals, GilbertElliott, GilbertElliottSpec, Late,
+    LateSpec, Loss, LossSpec, MmWave, MmWaveSpec, Policer, PolicerSpec, Radio, RadioSpec, RateLink,
+    RateSpec, Rlc, RlcSpec, TraceLink, TraceSpec, Wla, WlaSpec,
 };
 use crate::radio::Bearer;
 use crate::random::Random;
@@ -42,6 +42,8 @@ pub enum ElementSpec {
     /// The downlink of a UE with a master node and a secondary one of millimetre waves. Keeps order.
     #[serde(rename = "mmwave")]
     MmWave(MmWaveSpec),
+    /// An element of the caller's. Keeps what order it likes. Simulated only.
+    External(ExternalSpec),
 }
 
 impl ElementSpec {
@@ -59,6 +61,7 @@ impl ElementSpec {
             ElementSpec::Radio(_) => "radio",
             ElementSpec::Wla(_) => "wla",
             ElementSpec::MmWave(_) => "mmwave",
+            ElementSpec::External(_) => "external",
         }
     }
 
@@ -92,7 +95,10 @@ impl ElementSpec {
             ElementSpec::Radio(spec) => spec.check(),
             ElementSpec::Wla(spec) => spec.check(),
             ElementSpec::MmWave(spec) => spec.check(),
-            ElementSpec::Delay(_) | ElementSpec::Loss(_) | ElementSpec::Late(_) => Ok(()),
+            ElementSpec::Delay(_)
+            | ElementSpec::Loss(_)
+            | ElementSpec::Late(_)
+            | ElementSpec::External(_) => Ok(()),
         }
     }
 }
@@ -126,16 +132,31 @@ pub fn check(specs: &[ElementSpec]) -> Result<(), SpecError> {
     Ok(())
 }
 
+/// What specifications name and others have.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'a> {
+    pub(crate) traces: &'a Traces,
+    pub(crate) externals: &'a Externals,
+}
+
+impl<'a> Given<'a> {
+    /// Nothing from outside.
+    pub(crate) fn traces(traces: &'a Traces) -> Given<'a> {
+        static NONE: Externals = Externals::new();
+        Given { traces, externals: &NONE }
+    }
+}
+
 /// Builds a chain. `bearer` is what a `wla` looks at.
 pub(crate) fn build<P: Packet>(
     specs: &[ElementSpec],
-    traces: &Traces,
+    given: Given<'_>,
     seed: u64,
     bearer: Option<&Arc<Bearer>>,
 ) -> Result<Vec<AnyElement<P>>, SpecError> {
     check(specs)?;
     let build_one = |(index, spec): (usize, &ElementSpec)| {
-        let random = Random::new(seed, index);
+        let mut random = Random::new(seed, index);
         Ok(match spec {
             ElementSpec::Rate(spec) => AnyElement::Rate(RateLink::new(*spec, random)),
             ElementSpec::Delay(delay) => AnyElement::Delay(Delay::new(*delay)),
@@ -148,12 +169,21 @@ pub(crate) fn build<P: Packet>(
             ElementSpec::Trace(trace) => {
                 let missing =
                     || SpecError::new(index, spec, format!("no trace `{}` was given", trace.file));
-                let recording = traces.get(&trace.file).ok_or_else(missing)?.clone();
+                let recording = given.traces.get(&trace.file).ok_or_else(missing)?.clone();
                 AnyElement::Trace(TraceLink::new(trace, recording, random))
             }
             ElementSpec::Policer(spec) => AnyElement::Policer(Policer::new(*spec)),
             ElementSpec::Radio(spec) => AnyElement::Radio(Box::new(Radio::new(*spec, random))),
             ElementSpec::MmWave(spec) => AnyElement::MmWave(Box::new(MmWave::new(*spec, random))),
+            ElementSpec::External(external) => {
+                let name = &external.name;
+                let missing = || {
+                    let what = "only simulations have elements from outside, as from Python";
+                    SpecError::new(index, spec, format!("nobody gave an element `{name}`; {what}"))
+                };
+                let make = given.externals.get(name).ok_or_else(missing)?;
+                AnyElement::External(Box::new(External::new(make(&external.with, random.seed()))))
+            }
             ElementSpec::Wla(wla) => {
                 let alone = || SpecError::new(index, spec, WlaSpec::ALONE.to_owned());
                 AnyElement::Wla(Wla::new(*wla, bearer.ok_or_else(alone)?.clone()))

@@ -14,7 +14,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use midspan_advise::{Advice, Plan, Planned};
 use midspan_lab::simulation::Simulation;
 use midspan_lab::sweep::PlannedRun;
-use midspan_path::Traces;
+use midspan_path::{Externals, Traces};
 use midspan_scenario::Scenario;
 
 use self::given::Given;
@@ -158,7 +158,8 @@ fn make(plan: &mut Plan, planned: &[Planned], progress: &ProgressBar) -> Result<
             repetition: run.repetition,
         })
         .collect();
-    let simulation = Simulation { scenario: &scenario, traces: &Traces::new() };
+    let simulation =
+        Simulation { scenario: &scenario, traces: &Traces::new(), externals: &Externals::new() };
     simulation.run_all(&runs, |_, record| {
         progress.inc(1);
         plan.add(&record).map_err(|error| anyhow!(error))

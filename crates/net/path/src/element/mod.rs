@@ -1,6 +1,7 @@
 //! The elements, one file each: its configuration, what it does, its known answers.
 
 mod delay;
+mod external;
 mod gilbert_elliott;
 mod late;
 mod loss;
@@ -17,6 +18,8 @@ use midspan_units::Time;
 
 use crate::{Counters, Packet};
 pub(crate) use delay::Delay;
+pub(crate) use external::External;
+pub use external::{Decide, ExternalSpec, Externals, Fate, Maker, Seen};
 pub(crate) use gilbert_elliott::GilbertElliott;
 pub use gilbert_elliott::GilbertElliottSpec;
 pub(crate) use late::Late;
@@ -75,6 +78,7 @@ pub(crate) enum AnyElement<P> {
     Radio(Box<Radio<P>>),
     Wla(Wla),
     MmWave(Box<MmWave<P>>),
+    External(Box<External<P>>),
 }
 
 macro_rules! each {
@@ -91,6 +95,7 @@ macro_rules! each {
             AnyElement::Radio($element) => $call,
             AnyElement::Wla($element) => $call,
             AnyElement::MmWave($element) => $call,
+            AnyElement::External($element) => $call,
         }
     };
 }

@@ -6,19 +6,20 @@ use std::sync::mpsc;
 use std::thread;
 
 use anyhow::Result;
-use midspan_path::Traces;
+use midspan_path::{Externals, Traces};
 use midspan_scenario::Scenario;
 use midspan_scenario::record::{Backend, Outcome, Record, SCHEMA};
 
 use crate::sweep::PlannedRun;
 
 /// What every simulated run of a scenario shares.
-#[derive(Debug)]
 pub struct Simulation<'a> {
     /// The scenario.
     pub scenario: &'a Scenario,
     /// The traces that its path names, read already.
     pub traces: &'a Traces,
+    /// The elements from outside that its path names.
+    pub externals: &'a Externals,
 }
 
 impl Simulation<'_> {
@@ -67,9 +68,11 @@ impl Simulation<'_> {
     }
 
     /// Makes one run. One that fails is a record too, which says why.
-    fn run(&self, run: &PlannedRun<'_>) -> Record {
+    pub fn run(&self, run: &PlannedRun<'_>) -> Record {
         let seed = self.scenario.run_seed(run.cell, run.repetition);
-        let outcome = match midspan_sim::run(&run.cell.spec, run.variant, self.traces, seed) {
+        let Simulation { traces, externals, .. } = *self;
+        let made = midspan_sim::run_with(&run.cell.spec, run.variant, traces, externals, seed);
+        let outcome = match made {
             Ok((measurement, _)) => Outcome::Measured(measurement),
             Err(error) => Outcome::Failed { reason: error.to_string() },
         };

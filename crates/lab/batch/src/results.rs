@@ -10,16 +10,23 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use midspan_report::Machine;
 use midspan_scenario::Scenario;
-use midspan_scenario::record::{self, Record};
+use midspan_scenario::record::{self, Backend, Record};
 use rustix::fs::FlockOperation;
+
+use crate::machine;
+use crate::sweep::{self, Selection};
 
 const RECORDS: &str = "records.jsonl";
 /// The same, of a run that is kept: nothing is added to it.
 const COMPRESSED: &str = "records.jsonl.gz";
-pub(crate) const SCENARIO: &str = "scenario.toml";
-pub(crate) const MACHINE: &str = "machine.json";
-pub(crate) const EXPLANATIONS: &str = "explanations.txt";
-pub(crate) const COMMAND: &str = "command.txt";
+/// The scenario's text.
+pub const SCENARIO: &str = "scenario.toml";
+/// The machine's description.
+pub const MACHINE: &str = "machine.json";
+/// What somebody has written about why the results differ.
+pub const EXPLANATIONS: &str = "explanations.txt";
+/// The command that asked for the results.
+pub const COMMAND: &str = "command.txt";
 
 /// Makes a folder of this name, or with a number behind it if others came first.
 fn new_folder(base: &Path, name: &str) -> io::Result<PathBuf> {
@@ -33,6 +40,45 @@ fn new_folder(base: &Path, name: &str) -> io::Result<PathBuf> {
         folder = base.join(format!("{name}-{others}"));
     }
     Ok(folder)
+}
+
+/// A sweep whose results go into a folder.
+#[derive(Debug, Clone, Copy)]
+pub struct Sweep<'a> {
+    /// The scenario, or its short version.
+    pub scenario: &'a Scenario,
+    /// The text of its file, kept with the results.
+    pub text: &'a str,
+    /// What runs it.
+    pub backend: Backend,
+    /// The part of it that is asked for.
+    pub selection: &'a Selection,
+}
+
+impl Sweep<'_> {
+    /// The newest folder below `base`, if this very sweep was begun in it on this machine and is not through, to go on
+    /// there; a new one otherwise, or if it is to begin afresh. `command` is what asked for it.
+    ///
+    /// # Errors
+    /// When the folder cannot be read or written, or somebody else is at work in it.
+    pub fn folder(&self, base: &Path, fresh: bool, command: &str) -> Result<Results> {
+        let is_unfinished = |done: &[Record]| {
+            done.iter().all(|record| record.backend == self.backend)
+                && !sweep::plan(self.scenario, self.selection, done).is_empty()
+        };
+        if !fresh && let Some(results) = Results::unfinished(base, self.scenario, is_unfinished) {
+            let results = results.locked()?;
+            let directory = results.directory().display();
+            if results.machine()? == machine::inspect() {
+                eprintln!(
+                    "going on with the unfinished sweep in {directory} (--fresh begins anew)"
+                );
+                return Ok(results);
+            }
+            eprintln!("the sweep in {directory} was begun on another machine: this is a new one");
+        }
+        Results::create(base, self.text, command)
+    }
 }
 
 /// A results folder.
@@ -56,7 +102,7 @@ impl Results {
         let directory = &fs::create_dir_all(base)
             .and_then(|()| new_folder(base, &now))
             .with_context(|| format!("cannot create {}", base.join(&now).display()))?;
-        let machine = serde_json::to_string_pretty(&crate::machine::inspect())?;
+        let machine = serde_json::to_string_pretty(&machine::inspect())?;
         write(&directory.join(SCENARIO), scenario_text)?;
         write(&directory.join(MACHINE), &format!("{machine}\n"))?;
         write(&directory.join(COMMAND), &format!("{command}\n"))?;

@@ -1,0 +1,55 @@
+//! Simulated runs, on all cores, while Python goes on.
+
+use std::collections::BTreeMap;
+
+use midspan_batch::made_traces;
+use midspan_batch::simulation::Simulation;
+use midspan_path::{Trace, Traces};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::element::{Failure, externals};
+use crate::records::Records;
+use crate::scenario::{Parsed, Run};
+
+/// Makes `runs` and hands `keep` the record of each, in their order. `traces` are the bytes of the recorded ones,
+/// `elements` what makes the elements from outside, by name.
+#[pyfunction]
+#[pyo3(signature = (parsed, runs, keep, traces, elements))]
+pub(crate) fn simulate(
+    py: Python<'_>,
+    parsed: &Parsed,
+    runs: Vec<Run>,
+    keep: Py<PyAny>,
+    traces: BTreeMap<String, Vec<u8>>,
+    elements: BTreeMap<String, Py<PyAny>>,
+) -> PyResult<()> {
+    let scenario = &parsed.scenario;
+    let runs = runs.iter().map(|run| parsed.run(run)).collect::<PyResult<Vec<_>>>()?;
+    let traces = all_traces(parsed, &traces)?;
+    let failure = Failure::default();
+    let externals = externals(elements, &failure);
+    let simulation = Simulation { scenario, traces: &traces, externals: &externals };
+    py.detach(|| {
+        simulation.run_all(&runs, |_, record| {
+            Python::attach(|py| {
+                // Of a run in which an element failed there is no record.
+                failure.check()?;
+                py.check_signals()?;
+                keep.call1(py, (Records::from(vec![record]),))
+            })?;
+            Ok(())
+        })
+    })?;
+    failure.check()
+}
+
+fn all_traces(parsed: &Parsed, recorded: &BTreeMap<String, Vec<u8>>) -> PyResult<Traces> {
+    let mut traces = made_traces(&parsed.scenario);
+    for (name, bytes) in recorded {
+        let trace = Trace::parse(bytes)
+            .map_err(|error| PyValueError::new_err(format!("trace {name}: {error}")))?;
+        traces.insert(name.clone(), trace);
+    }
+    Ok(traces)
+}

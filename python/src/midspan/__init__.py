@@ -1,0 +1,31 @@
+"""Scenarios of TCP across the edge of a mobile network, simulated and live.
+
+>>> import midspan
+>>> results = midspan.run("scenarios/mec/3a.toml", short=True)
+>>> results.to_polars()
+
+docs/python.md of the project describes the package, docs/scenario.md the scenarios.
+"""
+
+from ._errors import ScenarioError
+from ._midspan import Drop, Packet, Pass, bits_per_second, bytes, fraction, seconds
+from ._run import Progress, run
+from .element import Element
+from .results import Results
+from .scenario import Scenario
+
+__all__ = [
+    "Drop",
+    "Element",
+    "Packet",
+    "Pass",
+    "Progress",
+    "Results",
+    "Scenario",
+    "ScenarioError",
+    "bits_per_second",
+    "bytes",
+    "fraction",
+    "run",
+    "seconds",
+]
