@@ -28,7 +28,7 @@ def test_records_are_byte_for_byte_the_programs(scenarios, program, tmp_path, fi
     (folder,) = tmp_path.iterdir()
     theirs = (folder / "records.jsonl").read_bytes()
     ours = midspan.run(path, short=True)
-    assert len(ours) > 1
+    assert theirs
     assert ours.to_jsonl().encode() == theirs
     read = midspan.Results.read(folder)
     assert read.digest == ours.digest

@@ -1,5 +1,7 @@
-"""Mappings as TOML: a section for each table, and in it a line for each key, in the mapping's own order. Order says
-which axis of a sweep turns fastest; the libraries that write TOML put tables behind values."""
+"""Mappings as TOML: a section for each table, and in it a line for each key, in the mapping's order.
+
+Order says which axis of a sweep turns fastest; the libraries that write TOML put tables behind
+values."""
 
 from __future__ import annotations
 

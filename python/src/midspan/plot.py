@@ -28,9 +28,11 @@ _NAMES = {"none": "no proxy", "midspan": "Midspan", "haproxy": "HAProxy"}
 def lines(
     results: Results, x: str | None = None, y: str = "goodput_bps", *, ax: Axes | None = None
 ) -> Axes:
-    """A column of the table ``runs`` over an axis of the sweep, by default the last: the median of the
-    repetitions of each variant as a line, from their least to their greatest as a band. Cells that
-    differ in other axes have lines of their own."""
+    """A column of the table ``runs`` over an axis of the sweep, by default the last.
+
+    The median of the repetitions of each variant is a line, from their least to their greatest is a
+    band. Cells that differ in other axes have lines of their own.
+    """
     axes = results.scenario.axes
     x = x or (list(axes)[-1] if axes else None)
     if x not in axes:

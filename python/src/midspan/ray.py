@@ -92,7 +92,7 @@ def _connect(address: str | None) -> None:
 
 
 def _make(sweep: Sweep, job: _Job) -> None:
-    """Makes the runs; hands over their records in the order of the runs, whatever order they end in."""
+    """Makes the runs; keeps their records in the order of the runs, whatever order they end in."""
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(_simulate)
     shared = ray.put(job)
     # A cell's variants stand one behind the other in the plan.

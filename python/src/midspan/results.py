@@ -66,7 +66,7 @@ class Results:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what came out: the same for the same scenario, by whomever it was simulated."""
+        """SHA-256 of what came out: the same for the same scenario, whoever simulated it."""
         return self._records.digest()
 
     def summary(self) -> str:

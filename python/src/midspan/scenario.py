@@ -20,7 +20,7 @@ else:
 
 
 class Scenario:
-    """One experiment: a path, where connections may be split, what runs over it, and what is varied.
+    """One experiment: a path, where connections are split, what runs over it, what is varied.
 
     ``Scenario(mapping)`` has the keys of a scenario file (docs/scenario.md), as
     :meth:`from_toml` has its text. What is unknown, missing or impossible is a
