@@ -1,4 +1,4 @@
-"""Mappings as TOML: a section for each table, and in it a line for each key, in the mapping's order.
+"""Mappings as TOML: a section for each table, and in it a line for each key, in their order.
 
 Order says which axis of a sweep turns fastest; the libraries that write TOML put tables behind
 values."""
