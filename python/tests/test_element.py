@@ -74,7 +74,7 @@ def test_settings_can_be_swept():
     share = "path.access.up.1.external.with.share"
     sweep = scenario(share="1 %").sweep({share: ["0 %", "5 %"]})
     results = midspan.run(sweep, variants=["none"], elements={"mine": Lossy})
-    goodput = dict(results.to_pandas().groupby("share")["goodput_bps"].mean())
+    goodput = dict(results.to_pandas().groupby("external_share")["goodput_bps"].mean())
     assert goodput["5 %"] < goodput["0 %"]
 
 

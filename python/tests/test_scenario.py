@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import midspan
 from midspan import _toml
+from midspan.scenario import _axis_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -110,13 +111,29 @@ def test_a_sweep_varies_variables_and_keys(upload):
             "rtt": [{"label": "22 ms", "access": "1 ms"}],
             "path.wide.up.0.delay": ["5 ms", "10 ms"],
             "workload.flows": [1, 4],
+            "path.access.up.0.rate.rate": ["20 Mbit/s"],
         }
     )
+    assert list(sweep.axes) == ["loss", "rtt", "delay", "flows", "rate"]
     assert sweep.axes["delay"] == ["5 ms", "10 ms"]
     assert sweep.axes["flows"] == ["1", "4"]
     assert len(sweep.cells) == 3 * 2 * 2
     with pytest.raises(ValueError, match=r"no `\$lss`"):
         upload.sweep({"lss": ["0 %"]})
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("path.access.up.1.loss.share", "loss_share"),
+        ("path.access.up.0.rate.rate", "rate"),
+        ("path.access.up.1.external.with.share", "external_share"),
+        ("workload.flows", "flows"),
+        ("hosts.ue.flows", "ue_flows"),
+    ],
+)
+def test_axes_of_keys_have_names_that_say_something(path, name):
+    assert _axis_name(path, {"flows": [1]} if "hosts" in path else {}) == name
 
 
 def test_quantities():

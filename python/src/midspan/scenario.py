@@ -138,8 +138,8 @@ class Scenario:
         """Another scenario that runs the product of ``axes``, in place of its own sweep.
 
         An axis is a variable that the scenario names (``loss``, where it says ``"$loss"``), or the
-        path of a key, as in :meth:`changed`; then the axis is called by the path's last words. Its
-        points are values, or mappings with a ``label`` as in a scenario file.
+        path of a key, as in :meth:`changed`; then the axis is called by the path's last words, such
+        as ``loss_share``. Its points are values, or mappings with a ``label`` as in a scenario file.
         """
         mapping = self.to_dict()
         # They speak of the axes that go.
@@ -191,11 +191,15 @@ def _index(place: list[Any], word: str, path: str) -> int:
     return int(word)
 
 
+#: Keys that say little without the element whose they are: a share of what?
+_SAY_LITTLE = {"share", "by", "name"}
+
+
 def _axis_name(path: str, taken: Mapping[str, Any]) -> str:
-    """Of ``path.access.up.0.loss.share`` ``share``, or ``loss_share`` if that is taken."""
-    words = [word for word in re.split(r"[.-]", path) if not word.isdecimal()]
+    """The path's last words: as many as it takes to say something, and not what is taken."""
+    words = [word for word in re.split(r"[.-]", path) if not word.isdecimal() and word != "with"]
     for count in range(1, len(words) + 1):
-        name = "_".join(words[-count:])
-        if name not in taken:
+        name = "_".join(dict.fromkeys(words[-count:]))
+        if name not in taken and name not in _SAY_LITTLE:
             return name
     return "_".join(re.split(r"[.-]", path))

@@ -57,11 +57,13 @@ impl Folder {
     }
 
     /// Adds records; they are on disk when this returns.
-    fn add(&self, records: &Records) -> PyResult<()> {
-        let mut results = self.results();
-        for record in &*records.records() {
-            results.add(record.clone())?;
-        }
+    fn add(&self, py: Python<'_>, records: &Records) -> PyResult<()> {
+        let records = records.records().clone();
+        // Disks are slow; others may go on.
+        py.detach(|| {
+            let mut results = self.results();
+            records.into_iter().try_for_each(|record| results.add(record))
+        })?;
         Ok(())
     }
 
