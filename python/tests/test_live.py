@@ -30,9 +30,11 @@ def test_a_live_run_has_records_of_the_kernel(upload, capable, tmp_path):
     assert simulated.records()[0]["seed"] == record["seed"]
 
 
-def test_what_live_runs_cannot_is_said(upload, capable):
+def test_what_live_runs_cannot_is_said(upload, capable, tmp_path):
+    # What another sweep left there is not taken for an answer.
+    midspan.run(upload, repetitions=1, out=tmp_path)
     with pytest.raises(RuntimeError, match="only simulated"):
-        midspan.run(upload.changed({"relay.shared": "1 MB"}), "live", program=capable)
+        midspan.run(upload.changed({"relay.shared": "1 MB"}), "live", out=tmp_path, program=capable)
     with pytest.raises(ValueError, match="only simulated"):
         midspan.run(upload, "live", elements={"mine": object}, program=capable)
     with pytest.raises(ValueError, match="sim or live"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,7 +28,6 @@ def run_live(
         file = Path(folder) / "scenario.toml"
         file.write_text(scenario.to_toml(), encoding="utf-8")
         base = Path(folder) / "results" if out is None else Path(out)
-        before = set(base.iterdir()) if base.is_dir() else set()
         command = [midspan, "lab", "run", str(file), "--backend", "live", "--out", str(base)]
         command += ["--traces", str(scenario._directory)]
         command += ["--short"] if scenario._is_short else []
@@ -35,16 +35,20 @@ def run_live(
         command += ["--variants", ",".join(variants)] if variants else []
         for axis, label in only:
             command += ["--only", f"{axis}={label}"]
-        done = subprocess.run(command, capture_output=not told, text=True, check=False)
-        # A run without a number ends in 1, as does what was refused before any run.
-        folders = sorted(set(base.iterdir()) - before) if base.is_dir() else []
-        newest = folders or (sorted(before) if not fresh else [])
-        if done.returncode not in (0, 1) or not newest:
+        pipe = subprocess.PIPE
+        # Whoever is to be told of progress is told by the program.
+        done = subprocess.run(
+            command, stdout=pipe, stderr=None if told else pipe, text=True, check=False
+        )
+        # A sweep that gave no number ends in 1, as one that was refused does: that has no report.
+        report = re.search(r"^Report: (.+)$", done.stdout, re.MULTILINE)
+        if report is None:
             why = (done.stderr or "").strip().splitlines()
             raise RuntimeError(why[-1] if why else f"{midspan} ended with {done.returncode}")
-        results = Results.read(newest[-1])
+        directory = Path(report[1]).parent
+        results = Results.read(directory)
         results.scenario = scenario
-        results.directory = None if out is None else newest[-1]
+        results.directory = None if out is None else directory
         return results
 
 

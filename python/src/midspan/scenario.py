@@ -139,7 +139,7 @@ class Scenario:
 
         An axis is a variable that the scenario names (``loss``, where it says ``"$loss"``), or the
         path of a key, as in :meth:`changed`; then the axis is called by the path's last words, such
-        as ``loss_share``. Its points are values, or mappings with a ``label`` as in a scenario file.
+        as ``loss_share``. Its points are values, or mappings with a ``label`` as in a file.
         """
         mapping = self.to_dict()
         # They speak of the axes that go.
