@@ -1,5 +1,6 @@
 """Path elements written in Python."""
 
+import subprocess
 import traceback
 
 import pytest
@@ -126,3 +127,12 @@ def test_an_element_that_nobody_brought():
 def test_one_that_cannot_be_made():
     with pytest.raises(TypeError, match="shre"):
         midspan.run(scenario(shre="1 %"), elements={"mine": Lossy})
+
+
+def test_the_program_says_who_has_such_elements(program, tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(scenario().to_toml())
+    command = [program, "lab", "run", str(file), "--backend", "sim", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "`mine` is external: only the Python package runs the scenario" in done.stderr

@@ -139,7 +139,7 @@ def test_axes_of_keys_have_names_that_say_something(path, name):
 def test_quantities():
     assert midspan.seconds("0.5 ms") == 0.0005
     assert midspan.bits_per_second("100 Mbit/s") == 100_000_000
-    assert midspan.bytes("64 KiB") == 65_536
+    assert midspan.byte_size("64 KiB") == 65_536
     assert midspan.fraction("0.5 %") == 0.005
     with pytest.raises(ValueError, match="ms"):
         midspan.seconds("5")

@@ -8,7 +8,7 @@ docs/python.md of the project describes the package, docs/scenario.md the scenar
 """
 
 from ._errors import ScenarioError
-from ._midspan import Drop, Packet, Pass, bits_per_second, bytes, fraction, seconds
+from ._midspan import Drop, Packet, Pass, bits_per_second, byte_size, fraction, seconds
 from ._run import Progress, run
 from .element import Element
 from .results import Results
@@ -24,7 +24,7 @@ __all__ = [
     "Scenario",
     "ScenarioError",
     "bits_per_second",
-    "bytes",
+    "byte_size",
     "fraction",
     "run",
     "seconds",

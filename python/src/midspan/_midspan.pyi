@@ -12,7 +12,7 @@ def seconds(text: str) -> float:
 def bits_per_second(text: str) -> int:
     """``"100 Mbit/s"`` in bit/s."""
 
-def bytes(text: str) -> int:
+def byte_size(text: str) -> int:
     """``"64 KiB"`` in bytes."""
 
 def fraction(text: str) -> float:

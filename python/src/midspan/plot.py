@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ._midspan import bits_per_second, bytes, fraction, seconds
+from ._midspan import bits_per_second, byte_size, fraction, seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +19,7 @@ _QUANTITIES = [
     (seconds, 1e3, "ms"),
     (fraction, 1e2, "%"),
     (bits_per_second, 1e-6, "Mbit/s"),
-    (bytes, 1e-3, "KB"),
+    (byte_size, 1e-3, "KB"),
 ]
 _SCALES = {"bit/s": (1e-6, "Mbit/s"), "us": (1e-3, "ms")}
 _NAMES = {"none": "no proxy", "midspan": "Midspan", "haproxy": "HAProxy"}

@@ -23,7 +23,7 @@ mod _midspan {
     #[pymodule_export]
     use crate::folder::Folder;
     #[pymodule_export]
-    use crate::quantity::{bits_per_second, bytes, fraction, seconds};
+    use crate::quantity::{bits_per_second, byte_size, fraction, seconds};
     #[pymodule_export]
     use crate::records::Records;
     #[pymodule_export]

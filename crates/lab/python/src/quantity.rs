@@ -21,7 +21,7 @@ pub(crate) fn bits_per_second(text: &str) -> PyResult<u64> {
 
 /// `"64 KiB"` in bytes.
 #[pyfunction]
-pub(crate) fn bytes(text: &str) -> PyResult<u64> {
+pub(crate) fn byte_size(text: &str) -> PyResult<u64> {
     read(text).map(ByteSize::as_bytes)
 }
 

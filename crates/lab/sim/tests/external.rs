@@ -1,0 +1,86 @@
+//! Elements from outside, in virtual time.
+
+use std::collections::BTreeMap;
+
+use midspan_path::{Decide, Externals, Fate, Maker, Seen, Traces};
+use midspan_scenario::record::Variant;
+use midspan_scenario::{CellSpec, Scenario};
+use midspan_sim::{run, run_with};
+use midspan_units::{Span, Time};
+
+/// An upload of a second over `element`.
+fn upload(element: &str) -> CellSpec {
+    let text = format!(
+        r#"
+        name = "test"
+        title = "Test"
+        variants = ["none", "midspan"]
+        [path.access]
+        up = [{{ rate = {{ rate = "20 Mbit/s" }} }}, {element}]
+        down = [{{ delay = "5 ms" }}]
+        [path.wide]
+        up = [{{ delay = "20 ms" }}]
+        down = [{{ delay = "20 ms" }}]
+        [workload]
+        kind = "bulk"
+        direction = "upload"
+        time = "1 s"
+        "#
+    );
+    Scenario::parse(&text, "test.toml").unwrap().cells()[0].spec.clone()
+}
+
+/// Holds every packet for as long as its settings say, and drops each whose number that divides.
+struct Mine {
+    by: Span,
+    each: u64,
+    came: u64,
+}
+
+impl Decide for Mine {
+    fn decide(&mut self, _now: Time, _packet: &Seen) -> Fate {
+        self.came += 1;
+        match self.came.is_multiple_of(self.each) {
+            true => Fate::Drop,
+            false => Fate::Pass { after: self.by, mark: false },
+        }
+    }
+}
+
+fn externals(each: u64) -> Externals {
+    let make: Maker =
+        Box::new(move |with, _| Box::new(Mine { by: with["by"].parse().unwrap(), each, came: 0 }));
+    BTreeMap::from([("mine".to_owned(), make)])
+}
+
+const MINE: &str = "{ external = { name = 'mine', with = { by = '5 ms' } } }";
+
+#[test]
+fn one_that_does_what_a_delay_does_changes_nothing() {
+    for variant in [Variant::None, Variant::Midspan] {
+        let (mine, _) =
+            run_with(&upload(MINE), variant, &Traces::new(), &externals(u64::MAX), 1).unwrap();
+        let (delay, _) = run(&upload("{ delay = '5 ms' }"), variant, &Traces::new(), 1).unwrap();
+        assert_eq!((mine.goodput_bps, &mine.legs), (delay.goodput_bps, &delay.legs));
+        assert_eq!(mine.links[0].up.packets_out, delay.links[0].up.packets_out);
+    }
+}
+
+#[test]
+fn what_it_drops_is_counted_and_costs_goodput() {
+    let goodput = |each: u64| {
+        let (run, _) =
+            run_with(&upload(MINE), Variant::None, &Traces::new(), &externals(each), 1).unwrap();
+        let dropped = run.links[0].up.dropped.get("external").copied().unwrap_or_default();
+        (run.goodput_bps, dropped)
+    };
+    let ((all, none), (less, some)) = (goodput(u64::MAX), goodput(100));
+    assert!(none == 0 && some > 3 && less < all, "{all} {less}, {some} dropped");
+}
+
+#[test]
+fn without_one_a_run_fails_by_its_name() {
+    let error = run(&upload(MINE), Variant::None, &Traces::new(), 1).unwrap_err();
+    assert!(error.to_string().contains("link 1, up, element 2 (external)"), "{error}");
+    assert!(error.to_string().contains("`mine`"), "{error}");
+}
