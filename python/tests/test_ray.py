@@ -1,6 +1,7 @@
 """Sweeps on Ray. Clusters are of this machine, and end with their tests."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -67,24 +68,24 @@ def test_a_cluster_of_this_machine_takes_no_setting(upload, tmp_path, monkeypatc
     assert results.to_jsonl() == local.to_jsonl()
 
 
-def test_both_nodes_work(upload, two_nodes):
+def test_both_nodes_work(upload, two_nodes, tmp_path):
     class WhereItRuns(midspan.Element):
-        """Fails with the name of its node."""
+        """Leaves a file with the name of its node."""
+
+        def __init__(self, *, seed, folder):
+            super().__init__(seed=seed)
+            (Path(folder) / ray.get_runtime_context().get_node_id()).touch()
 
         def packet(self, now, packet):
-            raise RuntimeError(ray.get_runtime_context().get_node_id())
+            return midspan.Pass(after=0.001)
 
+    where = {"external": {"name": "where", "with": {"folder": str(tmp_path)}}}
     mapping = upload.to_dict()
     del mapping["sweep"]
-    mapping["path"]["access"] = {"up": [{"external": {"name": "where"}}], "down": []}
-    seen = set()
-    for _ in range(40):
-        with pytest.raises(RuntimeError) as raised:
-            midspan.ray.run(mapping, elements={"where": WhereItRuns})
-        seen.add(str(raised.value.args[0]))
-        if len(seen) == 2:
-            break
-    assert len(seen) == 2
+    mapping["path"]["access"] = {"up": [{"rate": {"rate": "20 Mbit/s"}}, where], "down": []}
+    results = midspan.ray.run(mapping, elements={"where": WhereItRuns}, repetitions=100)
+    assert len(results) == 200
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_node_that_is_killed_takes_nothing_along(upload, two_nodes, tmp_path):

@@ -45,7 +45,7 @@ fn runs(records: &[Record]) -> PyResult<Table> {
         records.iter().map(|record| format!("{:?}", record.backend).to_lowercase()).collect();
     columns.text("backend", backends.iter().map(|backend| Some(&**backend)));
     let rows: Vec<(&Record, ())> = records.iter().map(|record| (record, ())).collect();
-    which_run(&mut columns, &rows);
+    which_run(&mut columns, records, &rows);
     columns.count("seed", "", records.iter().map(|record| Some(record.seed)));
     let started = |record: &Record| (record.started_unix_ms > 0).then_some(record.started_unix_ms);
     columns.count("started", "ms since 1970-01-01 UTC", records.iter().map(started));
@@ -85,7 +85,7 @@ fn runs(records: &[Record]) -> PyResult<Table> {
 fn flows(records: &[Record]) -> PyResult<Table> {
     let mut columns = Columns::default();
     let rows = spread(records, |run| run.flows_bps.iter().copied().enumerate().collect());
-    which_run(&mut columns, &rows);
+    which_run(&mut columns, records, &rows);
     columns.count("flow", "", rows.iter().map(|(_, (flow, _))| Some(*flow as u64)));
     columns.number("goodput_bps", "bit/s", rows.iter().map(|(_, (_, bps))| Some(*bps)));
     columns.table()
@@ -94,7 +94,7 @@ fn flows(records: &[Record]) -> PyResult<Table> {
 fn transfers(records: &[Record]) -> PyResult<Table> {
     let mut columns = Columns::default();
     let rows = spread(records, |run| run.transfers.iter().enumerate().collect());
-    which_run(&mut columns, &rows);
+    which_run(&mut columns, records, &rows);
     columns.count("transfer", "", rows.iter().map(|(_, (number, _))| Some(*number as u64)));
     columns.count("bytes", "B", rows.iter().map(|(_, (_, transfer))| Some(transfer.bytes)));
     let of = |value: fn(&TransferRecord) -> f64| {
@@ -110,7 +110,7 @@ fn transfers(records: &[Record]) -> PyResult<Table> {
 fn videos(records: &[Record]) -> PyResult<Table> {
     let mut columns = Columns::default();
     let rows = spread(records, |run| run.videos.iter().enumerate().collect());
-    which_run(&mut columns, &rows);
+    which_run(&mut columns, records, &rows);
     columns.count("video", "", rows.iter().map(|(_, (number, _))| Some(*number as u64)));
     let of = |value: fn(&VideoRecord) -> Option<f64>| {
         rows.iter().map(move |(_, (_, video))| value(video))
@@ -124,7 +124,7 @@ fn videos(records: &[Record]) -> PyResult<Table> {
 fn legs(records: &[Record]) -> PyResult<Table> {
     let mut columns = Columns::default();
     let rows = spread(records, |run| run.legs.iter().collect());
-    which_run(&mut columns, &rows);
+    which_run(&mut columns, records, &rows);
     let word = |value: fn(&LegRecord) -> &str| rows.iter().map(move |(_, leg)| Some(value(leg)));
     columns.text("host", word(|leg| &leg.host));
     columns.text("leg", word(|leg| &leg.leg));
@@ -151,7 +151,7 @@ fn links(records: &[Record]) -> PyResult<Table> {
             run.links.iter().map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
         ways.flatten().collect()
     });
-    which_run(&mut columns, &rows);
+    which_run(&mut columns, records, &rows);
     columns.text("link", rows.iter().map(|(_, (link, ..))| Some(&*link.link)));
     columns.text("way", rows.iter().map(|(_, (_, way, _))| Some(*way)));
     let count = |value: fn(&DirectionRecord) -> u64| {
@@ -182,9 +182,10 @@ fn spread<'a, T>(
     measured.flat_map(|(record, run)| of(run).into_iter().map(move |one| (record, one))).collect()
 }
 
-/// The columns by which tables are joined: one for each axis, with the labels of its points, then variant and repetition.
-fn which_run<T>(columns: &mut Columns, rows: &[(&Record, T)]) {
-    let axes: BTreeSet<&String> = rows.iter().flat_map(|(record, _)| record.cell.keys()).collect();
+/// The columns by which tables are joined: one for each axis of the sweep, with the labels of its points, then variant and
+/// repetition.
+fn which_run<T>(columns: &mut Columns, records: &[Record], rows: &[(&Record, T)]) {
+    let axes: BTreeSet<&String> = records.iter().flat_map(|record| record.cell.keys()).collect();
     for axis in axes {
         let labels = rows.iter().map(|(record, _)| record.cell.get(axis).map(String::as_str));
         columns.text(axis, labels);
