@@ -18,7 +18,7 @@ use crate::sweep::{self, Selection};
 
 const RECORDS: &str = "records.jsonl";
 /// The same, of a run that is kept: nothing is added to it.
-const COMPRESSED: &str = "records.jsonl.gz";
+pub const COMPRESSED: &str = "records.jsonl.gz";
 /// The scenario's text.
 pub const SCENARIO: &str = "scenario.toml";
 /// The machine's description.
@@ -203,14 +203,7 @@ impl Results {
     /// # Errors
     /// When they cannot be written.
     pub fn compress_into(&self, directory: &Path) -> Result<()> {
-        let path = directory.join(COMPRESSED);
-        let mut packed = GzEncoder::new(Vec::new(), Compression::best());
-        for record in &self.done {
-            serde_json::to_writer(&mut packed, record)?;
-            packed.write_all(b"\n")?;
-        }
-        fs::write(&path, packed.finish()?)
-            .with_context(|| format!("cannot write {}", path.display()))
+        compress(&self.done, directory)
     }
 
     /// The text of the scenario that was run.
@@ -268,6 +261,17 @@ impl Results {
         write(&path, text)?;
         Ok(path)
     }
+}
+
+/// Writes `records` into the folder `directory`, as a run that is kept has them.
+pub(crate) fn compress(records: &[Record], directory: &Path) -> Result<()> {
+    let path = directory.join(COMPRESSED);
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    for record in records {
+        serde_json::to_writer(&mut packed, record)?;
+        packed.write_all(b"\n")?;
+    }
+    fs::write(&path, packed.finish()?).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn unpacked(path: &Path) -> io::Result<String> {

@@ -14,6 +14,7 @@ mod grid;
 mod html;
 mod machine;
 mod number;
+pub mod papers;
 mod plot;
 mod report;
 mod terminal;

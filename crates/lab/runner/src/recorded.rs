@@ -16,7 +16,7 @@ use midspan_scenario::{Scenario, digest_of_results};
 use serde::{Deserialize, Serialize};
 
 use crate::machine;
-use crate::results::{COMMAND, EXPLANATIONS, MACHINE, Results, SCENARIO};
+use crate::results::{COMMAND, COMPRESSED, EXPLANATIONS, MACHINE, Results, SCENARIO, compress};
 use crate::simulation::Simulation;
 use crate::sweep::{self, Selection};
 
@@ -86,6 +86,23 @@ impl Recorded {
         Ok(Kept::Records(results))
     }
 
+    /// The records beside the digest of a simulated run; none if there are none.
+    ///
+    /// # Errors
+    /// When they cannot be read, or are not those of `digest`.
+    pub fn records_of(&self, digest: &Digest) -> Result<Option<Vec<Record>>> {
+        if !self.directory.join(COMPRESSED).exists() {
+            return Ok(None);
+        }
+        let records = Results::read(&self.directory)?.records().to_vec();
+        anyhow::ensure!(
+            digest_of_results(&records) == digest.sha256,
+            "{}: its records are not those of its {DIGEST}",
+            self.directory.display()
+        );
+        Ok(Some(records))
+    }
+
     /// The command, without what somebody has written below it.
     ///
     /// # Errors
@@ -118,12 +135,20 @@ impl Recorded {
         self.keep_explanations(results)
     }
 
-    /// Keeps what was simulated, and the command that makes it again.
+    /// Keeps what was simulated, and the command that makes it again; the records too `with_records`, or if it had them.
     ///
     /// # Errors
     /// When something cannot be written.
-    pub fn keep_simulated(&self, command: &str, simulated: &Simulated) -> Result<()> {
+    pub fn keep_simulated(
+        &self,
+        command: &str,
+        simulated: &Simulated,
+        with_records: bool,
+    ) -> Result<()> {
         self.create()?;
+        if with_records || self.directory.join(COMPRESSED).exists() {
+            compress(&simulated.records, &self.directory)?;
+        }
         let machine = serde_json::to_string_pretty(&machine::inspect())?;
         let digest = serde_json::to_string_pretty(&simulated.digest)?;
         self.write(COMMAND, &format!("{command}\n"))?;
@@ -167,9 +192,11 @@ impl Recorded {
     }
 }
 
-/// The records of a scenario simulated now, as far as they are kept.
+/// A scenario simulated now, as far as it is kept.
 #[derive(Debug)]
 pub struct Simulated {
+    /// The records themselves.
+    pub records: Vec<Record>,
     /// What stands for them.
     pub digest: Digest,
     /// Their summary, as on a terminal that knows nothing but text.
@@ -204,7 +231,7 @@ impl Simulated {
             sha256: digest_of_results(&records),
             processor_s: (taken * 10.0).ceil() / 10.0,
         };
-        Ok(Simulated { digest, summary: summary_of(scenario, &records)? })
+        Ok(Simulated { digest, summary: summary_of(scenario, &records)?, records })
     }
 }
 

@@ -17,7 +17,7 @@ use midspan_scenario::record::{Backend, SCHEMA, Variant};
 use midspan_scenario::summary::Summary;
 use midspan_scenario::{Scenario, reference};
 
-use super::{BadInput, acquire_privileges, read_input, recorded, shell};
+use super::{BadInput, acquire_privileges, papers, read_input, recorded, shell};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Record(recorded::Record),
     /// Check that recorded runs are of this program: simulated ones are made again
     Verify(recorded::Verify),
+    /// Set recorded runs beside the papers' figures and tables: Markdown with drawings, or one HTML page
+    Papers(papers::Arguments),
     /// Run a program, or your shell, with an emulated path between it and a server
     Shell(Box<shell::Arguments>),
     /// Run a program, or your shell, on a host of a shell that runs
@@ -140,6 +142,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         },
         Command::Record(arguments) => recorded::record(&arguments),
         Command::Verify(arguments) => recorded::verify(&arguments),
+        Command::Papers(arguments) => papers::run(&arguments),
         Command::Shell(arguments) => shell::run(&arguments),
         Command::Enter(arguments) => shell::enter(&arguments),
         Command::Hold(arguments) => shell::hold(&arguments),
@@ -363,7 +366,11 @@ fn terminal() -> Terminal {
     Terminal::new(width.min(100), std::env::var("NO_COLOR").ok().as_deref())
 }
 
-fn selected<'a>(scenario: &'a Scenario, short: bool, file: &str) -> Result<&'a Scenario> {
+pub(super) fn selected<'a>(
+    scenario: &'a Scenario,
+    short: bool,
+    file: &str,
+) -> Result<&'a Scenario> {
     match (short, scenario.short()) {
         (false, _) => Ok(scenario),
         (true, Some(short)) => Ok(short),

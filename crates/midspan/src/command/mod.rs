@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 mod gain;
 pub(crate) mod generate;
 pub(crate) mod lab;
+mod papers;
 mod recorded;
 pub(crate) mod relay;
 mod settings;

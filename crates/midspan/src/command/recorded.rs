@@ -21,6 +21,9 @@ pub(crate) struct Record {
     /// Folder of the recorded traces that the scenario names [default: that of the run]
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
+    /// Keep records of a simulated run too, where a page draws more than its summary has
+    #[arg(long)]
+    records: bool,
 }
 
 #[derive(Debug, Args)]
@@ -66,7 +69,7 @@ pub(crate) fn record(arguments: &Record) -> Result<ExitCode> {
     } else {
         let traces = arguments.traces.clone().or_else(|| run.traces.clone());
         let simulated = simulate(&run, traces)?;
-        kept.keep_simulated(&recorded_command(&run)?, &simulated)?;
+        kept.keep_simulated(&recorded_command(&run)?, &simulated, arguments.records)?;
         kept.keep_explanations(&results)?;
     }
     println!("Recorded: {}", arguments.record.display());
@@ -126,6 +129,8 @@ fn verify_one(directory: &Path, arguments: &Verify) -> Result<Finding> {
                     digest.records,
                     abridged(&digest.sha256)
                 )
+            } else if let Err(error) = recorded.records_of(&digest) {
+                format!("{error:#}")
             } else if recorded.summary().is_ok_and(|summary| summary == today.summary) {
                 let (records, took) = (digest.records, today.digest.processor_s);
                 return Ok(Finding::Holds(format!(
@@ -137,7 +142,7 @@ fn verify_one(directory: &Path, arguments: &Verify) -> Result<Finding> {
             if !arguments.renew {
                 return Ok(Finding::Stale(why));
             }
-            recorded.keep_simulated(&command, &today)?;
+            recorded.keep_simulated(&command, &today, false)?;
             Ok(Finding::Renewed(why))
         }
     }
@@ -152,7 +157,7 @@ fn simulate(run: &Run, traces: Option<PathBuf>) -> Result<Simulated> {
 }
 
 /// `command.txt` of the folder `directory`.
-fn parse_command(command: &str, directory: &Path) -> Result<Run> {
+pub(super) fn parse_command(command: &str, directory: &Path) -> Result<Run> {
     let wrong = |why: String| {
         let file = directory.join("command.txt");
         BadInput::because(format!("{}: {why}; wants `midspan lab run FILE ...`", file.display()))

@@ -3,10 +3,13 @@
 
 pub(crate) mod bars;
 pub(crate) mod effect;
+pub(crate) mod figure;
 mod frame;
 pub(crate) mod lines;
 mod scale;
 pub(crate) mod scatter;
+mod sheet;
+pub(crate) mod trace;
 
 use maud::{Markup, html};
 use midspan_scenario::record::Variant;

@@ -1,0 +1,230 @@
+//! Figures and tables of papers with ours beside them: what a description says of each, the numbers of the recorded
+//! runs that it names, and how far they agree, as Markdown with drawings and as one page.
+//!
+//! The description (`bench/papers/*.toml`) says which figure it is, which runs show it, and what the paper states. Whether
+//! ours agree is computed here, claim by claim, and nowhere written by hand.
+
+mod claim;
+mod describe;
+mod draw;
+mod markdown;
+mod page;
+mod read;
+mod stated;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maud::Markup;
+
+pub use describe::{Item, Paper, Wrong};
+pub use values::Values;
+
+use claim::Row;
+
+/// Recorded runs, by the names of their folders, with their numbers where those are wanted.
+pub type Runs = BTreeMap<String, Option<Values>>;
+
+/// All papers with all that there is to show.
+#[derive(Debug)]
+pub struct Papers {
+    papers: Vec<Shown>,
+}
+
+/// One paper.
+#[derive(Debug)]
+struct Shown {
+    paper: Paper,
+    items: Vec<ShownItem>,
+}
+
+/// One of its figures or tables.
+#[derive(Debug)]
+struct ShownItem {
+    item: Item,
+    rows: Vec<Row>,
+    /// Names of the drawings' files, and the drawings.
+    drawings: Vec<(String, Markup)>,
+    verdict: Verdict,
+}
+
+/// How far ours agrees with the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    /// In all that the paper states.
+    Reproduced,
+    /// In so many of so many statements.
+    Part(usize, usize),
+    /// In none.
+    Differs,
+    /// The paper states nothing that could be held against ours.
+    Shown,
+    /// There is no run of it.
+    NotRun,
+    /// It shows no result.
+    NotApplicable,
+}
+
+impl Papers {
+    /// The papers in their order, with the numbers of `runs`.
+    ///
+    /// # Errors
+    /// The first thing that a description names and that is not there, or that it lacks.
+    pub fn new(mut papers: Vec<Paper>, runs: &Runs) -> Result<Papers, Wrong> {
+        papers.sort_by_key(|paper| paper.order);
+        let shown = papers.into_iter().map(|paper| Shown::new(paper, runs));
+        Ok(Papers { papers: shown.collect::<Result<_, _>>()? })
+    }
+
+    /// The names of the runs that `papers` draw or hold against theirs, whose numbers are wanted.
+    pub fn runs_with_numbers(papers: &[Paper]) -> BTreeSet<&str> {
+        papers.iter().flat_map(|paper| &paper.item).flat_map(Item::measured).collect()
+    }
+
+    /// The names of the runs that `papers` name as evidence, of which it counts that they are there.
+    pub fn evidence(papers: &[Paper]) -> BTreeSet<&str> {
+        let items = papers.iter().flat_map(|paper| &paper.item);
+        items.flat_map(|item| &item.evidence).map(String::as_str).collect()
+    }
+
+    /// The page as Markdown, whose drawings are in the folder `drawings` beside it and whose records are in `records`.
+    pub fn markdown(&self, drawings: &str, records: &str) -> String {
+        markdown::page(self, drawings, records)
+    }
+
+    /// The drawings: a file's name and its text.
+    pub fn drawings(&self) -> impl Iterator<Item = (&str, String)> {
+        let items = self.papers.iter().flat_map(|paper| &paper.items);
+        let drawings = items.flat_map(|item| &item.drawings);
+        drawings.map(|(name, drawing)| (name.as_str(), format!("{}\n", drawing.0)))
+    }
+
+    /// The page as one HTML file that needs nothing but itself.
+    pub fn html(&self) -> String {
+        page::page(self)
+    }
+}
+
+impl Shown {
+    fn new(paper: Paper, runs: &Runs) -> Result<Shown, Wrong> {
+        let items = paper.item.iter().map(|item| ShownItem::new(&paper, item, runs));
+        let items = items.collect::<Result<Vec<_>, _>>()?;
+        Ok(Shown { paper, items })
+    }
+}
+
+impl ShownItem {
+    fn new(paper: &Paper, item: &Item, runs: &Runs) -> Result<ShownItem, Wrong> {
+        let place = format!("{} {}", paper.short, item.name());
+        let wrong = |what: String| Wrong { place: place.clone(), what };
+        item.check().map_err(wrong)?;
+        for name in item.runs() {
+            if !runs.contains_key(name) {
+                return Err(wrong(format!("no recorded run `{name}`")));
+            }
+        }
+        let mut rows = Vec::new();
+        for claim in &item.claim {
+            rows.extend(claim::rows(claim, item, runs).map_err(wrong)?);
+        }
+        let mut drawings = Vec::new();
+        for (index, chart) in item.chart.iter().enumerate() {
+            let drawing = draw::chart(chart, item, runs).map_err(wrong)?;
+            drawings.push((file_name(&paper.short, item, index), drawing));
+        }
+        let verdict = Verdict::of(item, &rows);
+        if !matches!(verdict, Verdict::Reproduced) && item.says.is_empty() {
+            return Err(wrong("`says` must say why it differs, or why there is none".to_owned()));
+        }
+        Ok(ShownItem { item: item.clone(), rows, drawings, verdict })
+    }
+
+    /// `#mec-figure-3a`.
+    fn anchor(&self, paper: &Paper) -> String {
+        format!("{}-{}", paper.short, self.item.name()).to_lowercase().replace(' ', "-")
+    }
+}
+
+fn file_name(paper: &str, item: &Item, index: usize) -> String {
+    let number = if item.chart.len() > 1 { format!("-{}", index + 1) } else { String::new() };
+    format!("{paper}-{}{number}.svg", item.name().to_lowercase().replace(' ', "-"))
+}
+
+impl Verdict {
+    fn of(item: &Item, rows: &[Row]) -> Verdict {
+        if item.shows_no_result {
+            return Verdict::NotApplicable;
+        }
+        if item.runs().next().is_none() {
+            return Verdict::NotRun;
+        }
+        let told: Vec<bool> = rows.iter().filter_map(Row::agrees).collect();
+        let agree = told.iter().filter(|agrees| **agrees).count();
+        match (told.len(), agree) {
+            (0, _) => Verdict::Shown,
+            (all, agree) if all == agree => Verdict::Reproduced,
+            (_, 0) => Verdict::Differs,
+            (all, agree) => Verdict::Part(agree, all),
+        }
+    }
+
+    fn words(self) -> String {
+        match self {
+            Verdict::Reproduced => "reproduced".to_owned(),
+            Verdict::Part(agree, all) => format!("in part: {agree} of {all}"),
+            Verdict::Differs => "differs".to_owned(),
+            Verdict::Shown => "shown; the paper's text states no number".to_owned(),
+            Verdict::NotRun => "not run".to_owned(),
+            Verdict::NotApplicable => "not applicable".to_owned(),
+        }
+    }
+}
+
+impl Papers {
+    /// Items of results by verdict, in words.
+    fn count(&self) -> String {
+        let items = || self.papers.iter().flat_map(|paper| &paper.items);
+        let of = |wanted: fn(Verdict) -> bool| items().filter(|item| wanted(item.verdict)).count();
+        let results = of(|verdict| verdict != Verdict::NotApplicable);
+        let rows = || items().flat_map(|item| &item.rows);
+        let told = rows().filter(|row| row.agrees().is_some()).count();
+        let agree = rows().filter(|row| row.agrees() == Some(true)).count();
+        format!(
+            "Of {results} figures and tables that show results, {} are reproduced in all that the text states of them, {} in \
+             part, {} differ in all; of {} the text states no number, and {} were not run. Statement by statement, {agree} of \
+             {told} agree.",
+            of(|verdict| verdict == Verdict::Reproduced),
+            of(|verdict| matches!(verdict, Verdict::Part(..))),
+            of(|verdict| verdict == Verdict::Differs),
+            of(|verdict| verdict == Verdict::Shown),
+            of(|verdict| verdict == Verdict::NotRun),
+        )
+    }
+
+    /// How live and simulated numbers agree where a row has both, in words; none if none has.
+    fn live_beside_simulated(&self) -> Option<String> {
+        let rows = self.papers.iter().flat_map(|paper| &paper.items).flat_map(|item| &item.rows);
+        let factors: Vec<f64> = rows.filter_map(Row::simulated_over_live).collect();
+        let within = |most: f64| {
+            factors.iter().filter(|factor| (1.0 / most..=most).contains(*factor)).count()
+        };
+        (!factors.is_empty()).then(|| {
+            format!(
+                "Of {} numbers that were both run live and simulated, {} are within 15 % of each other and {} within 50 %.",
+                factors.len(),
+                within(1.15),
+                within(1.5),
+            )
+        })
+    }
+}
+
+/// What the columns mean, for the top of the page.
+const MEANING: [&str; 4] = [
+    "*Live* is real kernel TCP over emulated links, *simulated* is virtual time with our own TCP and the same paths. Both are \
+     of recorded runs, which tests make again or hold to their records; the names at the end of each section are their folders.",
+    "A number agrees (✓) if it is within 25 % of the paper's, as a factor; a range or a bound if it is kept. Of `a % more` it is \
+     the factor that is compared. Only what the texts state is held against ours: bars and curves of the papers cannot be read any more.",
+    "The live column counts where there is one, else the simulated one. A dash means that there is no trusted run.",
+    "In drawings discs and full bars are live, rings and light bars simulated, diamonds the paper's.",
+];

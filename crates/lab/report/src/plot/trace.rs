@@ -1,0 +1,122 @@
+//! Curves over a number: distributions, and what was seen over time.
+
+use maud::{Markup, html};
+
+use super::figure::{Source, mark};
+use super::frame::{Frame, px};
+use super::scale::Scale;
+use super::sheet::{self, Entry, Sample};
+use crate::number::Quantity;
+
+/// Curves on two axes of numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Trace {
+    /// What it shows, for those who cannot see it.
+    pub(crate) description: String,
+    /// Title of the horizontal axis.
+    pub(crate) x_title: String,
+    /// What is measured.
+    pub(crate) y_title: String,
+    /// How values along the horizontal axis are written.
+    pub(crate) x_quantity: Quantity,
+    /// How those along the vertical one are.
+    pub(crate) y_quantity: Quantity,
+    /// Where labels of the vertical axis are names and not numbers.
+    pub(crate) y_names: Vec<String>,
+    /// In the order of the legend.
+    pub(crate) curves: Vec<Curve>,
+    /// Levels that the paper states, by name.
+    pub(crate) rules: Vec<(String, f64)>,
+}
+
+/// One curve.
+#[derive(Debug, Clone)]
+pub(crate) struct Curve {
+    pub(crate) name: String,
+    pub(crate) hue: usize,
+    pub(crate) source: Source,
+    /// By rising x.
+    pub(crate) points: Vec<(f64, f64)>,
+    /// Whether its points are joined.
+    pub(crate) joined: bool,
+    /// Whether its points have marks.
+    pub(crate) marked: bool,
+}
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 262.0;
+
+impl Trace {
+    /// The chart as an SVG of its own.
+    pub(crate) fn draw(&self) -> Markup {
+        let points = || self.curves.iter().flat_map(|curve| &curve.points);
+        let x = Scale::covering(points().map(|point| point.0));
+        let levels = self.rules.iter().map(|rule| rule.1);
+        let y = match self.y_names.len() {
+            0 => Scale::covering(points().map(|point| point.1).chain(levels)),
+            names => Scale::Linear { top: (names + 1) as f64, step: 1.0 },
+        };
+        let legend = sheet::legend(&self.entries(), WIDTH);
+        let tall =
+            if self.y_names.is_empty() { HEIGHT } else { 44.0 * (self.y_names.len() + 1) as f64 };
+        let left = if self.y_names.is_empty() { 66.0 } else { 128.0 };
+        let frame =
+            Frame { left, top: legend.height + 10.0, width: WIDTH - left - 18.0, height: tall };
+        let log = if x.is_log() { " (log scale)" } else { "" };
+        let body = html! {
+            (legend.drawing)
+            (frame.y_axis(y, &format!("{}{}", self.y_title, self.y_quantity.axis_unit()), |value| self.y_label(value)))
+            (frame.x_ticks(x, |value| self.x_quantity.tick(value)))
+            @for (_, level) in &self.rules {
+                path class="rule" d={
+                    "M" (px(frame.left)) " " (px(frame.y(y, *level))) "H" (px(frame.right()))
+                } {}
+            }
+            @for curve in &self.curves { (draw(curve, frame, x, y)) }
+            (frame.x_axis(&format!("{}{log}", self.x_title), 0.0))
+        };
+        sheet::svg(&self.description, WIDTH, frame.bottom() + 48.0, &body)
+    }
+
+    fn y_label(&self, value: f64) -> String {
+        if self.y_names.is_empty() {
+            return self.y_quantity.tick(value);
+        }
+        // Names count from 1, at whole numbers.
+        let index = value.round() as usize;
+        index.checked_sub(1).and_then(|index| self.y_names.get(index)).cloned().unwrap_or_default()
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for curve in &self.curves {
+            if entries.iter().any(|entry| entry.text == curve.name) {
+                continue;
+            }
+            let sample = if curve.joined { Sample::Line } else { Sample::Mark };
+            entries.push(Entry { text: curve.name.clone(), hue: Some(curve.hue), sample });
+        }
+        let rules = self.rules.iter().map(|(name, _)| Entry {
+            text: name.clone(),
+            hue: None,
+            sample: Sample::Rule,
+        });
+        entries.extend(rules);
+        entries
+    }
+}
+
+fn draw(curve: &Curve, frame: Frame, x: Scale, y: Scale) -> Markup {
+    let places: Vec<(f64, f64)> =
+        curve.points.iter().map(|point| (frame.x(x, point.0), frame.y(y, point.1))).collect();
+    let path: Vec<String> = places.iter().map(|(x, y)| format!("{} {}", px(*x), px(*y))).collect();
+    let source = if curve.source == Source::Sim { "sim" } else { "live" };
+    html! {
+        g class={ "h" (curve.hue % sheet::HUES) " " (source) } {
+            @if curve.joined && path.len() > 1 { path class="line" d={ "M" (path.join("L")) } {} }
+            @if curve.marked {
+                @for (x, y) in &places { (mark(curve.source, *x, *y)) }
+            }
+        }
+    }
+}
