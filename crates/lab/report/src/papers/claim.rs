@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use midspan_scenario::record::Variant;
-
 use super::Runs;
-use super::describe::{Claim, Item, Take, meant};
+use super::describe::{Claim, Item, meant};
 use super::stated::Stated;
-use super::values::{Labels, Measure, Values};
+use super::values::{Labels, Measure};
+use super::wanted::Wanted;
 use crate::number::factor;
 
 /// One statement with ours beside it.
@@ -27,11 +26,19 @@ pub(super) fn rows(claim: &Claim, item: &Item, runs: &Runs) -> Result<Vec<Row>, 
     let measure = Measure::named(&claim.measure)?;
     let mut rows = Vec::new();
     for (more, name) in variations(&claim.each) {
+        let mut of = claim.of.clone();
+        of.extend(more);
+        let wanted = Wanted {
+            measure,
+            of,
+            over: claim.over.as_ref(),
+            take: claim.take,
+            except: &claim.except,
+        };
         let number = |run: Option<&str>| {
-            run.and_then(|run| runs.get(run)?.as_ref()).map_or(Ok(None), |values| {
-                number(claim, measure, &more, values)
-                    .map_err(|what| format!("{}: {what}", claim.says))
-            })
+            let values = run.and_then(|run| runs.get(run)?.as_ref());
+            let number = values.map_or(Ok(None), |values| wanted.number(values));
+            number.map_err(|what| format!("{}: {what}", claim.says))
         };
         rows.push(Row {
             says: format!("{}{name}", claim.says),
@@ -61,68 +68,6 @@ fn variations(each: &BTreeMap<String, Vec<String>>) -> Vec<(Labels, String)> {
     all
 }
 
-/// What `values` have of it; none if a run of it is missing or not to be trusted.
-fn number(
-    claim: &Claim,
-    measure: Measure,
-    more: &Labels,
-    values: &Values,
-) -> Result<Option<f64>, String> {
-    let (variant, of) = place(&[&claim.of, more])?;
-    if !values.has(&of) {
-        return Err(format!("no cell has {of:?}"));
-    }
-    let counts = |labels: &Labels| {
-        !claim
-            .except
-            .iter()
-            .any(|(axis, excepted)| labels.get(axis).is_some_and(|label| excepted.contains(label)))
-    };
-    let mut found = Vec::new();
-    for (labels, number) in
-        values.numbers(variant, measure, &of).filter(|(labels, _)| counts(labels))
-    {
-        let Some(over) = &claim.over else {
-            found.push(number.mean);
-            continue;
-        };
-        let (variant, over) = place(&[&claim.of, labels, more, over])?;
-        if !values.has(&over) {
-            return Err(format!("no cell has {over:?}"));
-        }
-        let base = values.numbers(variant, measure, &over).next();
-        found.extend(
-            base.map(|(_, base)| number.mean / base.mean).filter(|factor| factor.is_finite()),
-        );
-    }
-    match (claim.take, found.len()) {
-        (_, 0) => Ok(None),
-        (Take::Only, 1) => Ok(found.pop()),
-        (Take::Only, count) => {
-            Err(format!("{count} cells have {of:?}; `take` says what stands for them"))
-        }
-        (Take::Mean, count) => Ok(Some(found.iter().sum::<f64>() / count as f64)),
-        (Take::Least, _) => Ok(found.into_iter().reduce(f64::min)),
-        (Take::Most, _) => Ok(found.into_iter().reduce(f64::max)),
-    }
-}
-
-/// The variant and the labels that these name together, the last one counting.
-pub(super) fn place(parts: &[&Labels]) -> Result<(Variant, Labels), String> {
-    let mut labels = Labels::new();
-    for part in parts {
-        labels.extend(part.iter().map(|(axis, label)| (axis.clone(), label.clone())));
-    }
-    let variant = labels.remove("variant");
-    Ok((variant_named(variant.as_deref().unwrap_or("none"))?, labels))
-}
-
-pub(super) fn variant_named(name: &str) -> Result<Variant, String> {
-    let all = [Variant::None, Variant::Midspan, Variant::Haproxy];
-    let known = all.into_iter().find(|variant| variant.to_string() == name);
-    known.ok_or_else(|| format!("no variant `{name}`; there are none, midspan and haproxy"))
-}
-
 impl Row {
     /// Whether ours is what the paper states; none without ours. Live counts before simulated.
     pub(super) fn agrees(&self) -> Option<bool> {
@@ -142,7 +87,7 @@ impl Row {
             let Some(ours) = ours else { return String::new() };
             let mark = if self.stated.agrees(ours) { "✓" } else { "✗" };
             match self.stated.beside(ours) {
-                Some(times) => format!("{} {mark}", factor(times)),
+                Some(beside) => format!("{beside} {mark}"),
                 None => mark.to_owned(),
             }
         };
@@ -153,7 +98,7 @@ impl Row {
 
 /// The titles of a row's columns.
 pub(super) const COLUMNS: [&str; 7] =
-    ["stated", "paper", "live", "/ paper", "simulated", "/ paper", "sim. / live"];
+    ["stated", "paper", "live", "beside paper", "simulated", "beside paper", "sim. / live"];
 
 fn dash() -> String {
     "–".to_owned()

@@ -65,6 +65,12 @@ pub struct Chart {
     /// What is drawn along the vertical axis.
     #[serde(default)]
     pub measure: String,
+    /// That axis' title, where it is not what the measure is called.
+    #[serde(default)]
+    pub y: String,
+    /// Whether to draw the runs' standard deviation, which of pages is that of the pages.
+    #[serde(default = "yes")]
+    pub spread: bool,
     /// The axis of the sweep that the horizontal one is.
     #[serde(default)]
     pub along: String,
@@ -80,6 +86,14 @@ pub struct Chart {
     /// Axis -> label, for the others.
     #[serde(default)]
     pub at: BTreeMap<String, String>,
+    /// What numbers are divided by: labels beside and in place of their own, with `{}` for the point.
+    pub over: Option<BTreeMap<String, String>>,
+    /// What stands for several cells.
+    #[serde(default)]
+    pub take: Take,
+    /// Axis -> labels of cells that do not count.
+    #[serde(default)]
+    pub except: BTreeMap<String, Vec<String>>,
     /// Another live run than the item's, or `none`.
     pub live: Option<String>,
     /// Another simulated run than the item's, or `none`.
@@ -233,6 +247,10 @@ pub(super) fn meant<'a>(own: &'a Option<String>, of_item: &'a Option<String>) ->
 
 fn no_proxy() -> String {
     "none".to_owned()
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn itself() -> String {

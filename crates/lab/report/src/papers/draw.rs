@@ -4,10 +4,10 @@ use maud::Markup;
 use midspan_scenario::record::{DelayRecord, PageRecord, PageSample};
 
 use super::Runs;
-use super::claim::{place, variant_named};
 use super::describe::{Chart, Item, Kind, Series, meant};
 use super::stated::{Stated, Unit};
 use super::values::{Labels, Measure, Number, Values};
+use super::wanted::{Wanted, place, variant_named};
 use crate::number::Quantity;
 use crate::plot::figure::{self, Dot, Figure, Source};
 use crate::plot::trace::{Curve, Trace};
@@ -41,13 +41,18 @@ impl Drawing<'_> {
     fn figure(&self) -> Result<Figure, String> {
         let chart = self.chart;
         let measure = Measure::named(&chart.measure)?;
-        self.check_places()?;
+        if chart.over.is_none() {
+            self.check_places()?;
+        }
         let mut series = Vec::new();
         let mut base = Vec::new();
         for (hue, one) in chart.series.iter().enumerate() {
             let mut ours = vec![None; chart.points.len()];
             for (source, values) in &self.sources {
-                let dots = self.dots(one, measure, values)?;
+                let dots = match &chart.over {
+                    Some(over) => self.factors(one, measure, over, values)?,
+                    None => self.dots(one, measure, values)?,
+                };
                 for (known, dot) in ours.iter_mut().zip(&dots) {
                     *known = known.or(*dot);
                 }
@@ -85,11 +90,12 @@ impl Drawing<'_> {
         Ok(Figure {
             description: self.description.clone(),
             x_title: chart.x.clone(),
-            y_title: measure.title().to_owned(),
-            quantity: measure.quantity(),
+            y_title: if chart.y.is_empty() { measure.title() } else { &chart.y }.to_owned(),
+            quantity: if chart.over.is_some() { Quantity::Count } else { measure.quantity() },
             bars: chart.kind == Kind::Bars,
             points: names.clone(),
             series,
+            rules: self.levels()?,
         })
     }
 
@@ -127,11 +133,52 @@ impl Drawing<'_> {
                 values.numbers(variant, measure, &labels).map(|(_, number)| number).collect();
             match found[..] {
                 [] => Ok(None),
-                [Number { mean, deviation }] => Ok(Some(Dot { mean, spread: deviation })),
+                [Number { mean, deviation }] => {
+                    let spread = if self.chart.spread { deviation } else { 0.0 };
+                    Ok(Some(Dot { mean, spread }))
+                }
                 _ => Err(format!("{} cells have {labels:?}", found.len())),
             }
         };
         self.chart.points.iter().map(dot).collect()
+    }
+
+    /// One factor for each point: of the series' numbers over others, where `{}` stands for the point in one of both.
+    fn factors(
+        &self,
+        series: &Series,
+        measure: Measure,
+        over: &Labels,
+        values: &Values,
+    ) -> Result<Vec<Option<Dot>>, String> {
+        let of_point = over.values().any(|label| label.contains("{}"));
+        let dot = |point: &String| {
+            let fill = |labels: &Labels| -> Labels {
+                let filled =
+                    labels.iter().map(|(axis, label)| (axis.clone(), label.replace("{}", point)));
+                filled.collect()
+            };
+            let mut of = self.labels(series, point);
+            of.extend(series.at.clone());
+            if of_point && !series.at.contains_key(&self.chart.along) {
+                of.remove(&self.chart.along);
+            }
+            of.insert("variant".to_owned(), series.variant.clone());
+            let over = fill(over);
+            let (take, except) = (self.chart.take, &self.chart.except);
+            let number = Wanted { measure, of, over: Some(&over), take, except }.number(values)?;
+            Ok(number.map(|mean| Dot { mean, spread: 0.0 }))
+        };
+        self.chart.points.iter().map(dot).collect()
+    }
+
+    /// What the paper states of all points.
+    fn levels(&self) -> Result<Vec<(String, f64)>, String> {
+        let levels = self.chart.levels.iter().map(|(name, text)| {
+            let level = Stated::parse(text)?.value();
+            Ok((name.clone(), level.ok_or_else(|| format!("level `{text}` must be a number"))?))
+        });
+        levels.collect()
     }
 
     fn labels(&self, series: &Series, point: &str) -> Labels {
@@ -174,6 +221,7 @@ impl Drawing<'_> {
             y_title: "Share of packets, %".to_owned(),
             x_quantity: Quantity::Duration,
             y_quantity: Quantity::Count,
+            x_from_zero: false,
             y_names: Vec::new(),
             curves: curves.into_iter().map(|curve| Curve { marked: true, ..curve }).collect(),
             rules: Vec::new(),
@@ -188,19 +236,16 @@ impl Drawing<'_> {
             let page = values.page(variant, &labels);
             Ok(page.map(|page| page.samples.iter().filter_map(rate).collect()))
         };
-        let levels = self.chart.levels.iter().map(|(name, text)| {
-            let level = Stated::parse(text)?.value();
-            Ok((name.clone(), level.ok_or_else(|| format!("level `{text}` must be a number"))?))
-        });
         Ok(Trace {
             description: self.description.clone(),
             x_title: "Time since the page was asked for".to_owned(),
             y_title: "Sending rate, payload".to_owned(),
             x_quantity: Quantity::Duration,
             y_quantity: Quantity::Rate,
+            x_from_zero: true,
             y_names: Vec::new(),
             curves: self.curves(of)?,
-            rules: levels.collect::<Result<_, String>>()?,
+            rules: self.levels()?,
         })
     }
 
@@ -243,6 +288,7 @@ impl Drawing<'_> {
             y_title: self.chart.x.clone(),
             x_quantity: Quantity::Duration,
             y_quantity: Quantity::Count,
+            x_from_zero: true,
             y_names: names,
             curves,
             rules: Vec::new(),

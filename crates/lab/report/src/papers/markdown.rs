@@ -57,7 +57,7 @@ fn item(out: &mut String, paper: &str, shown: &ShownItem, drawings: &str, record
     let ShownItem { item, rows, drawings: drawn, verdict } = shown;
     let _ = write!(out, "### {}\n\n", heading(paper, shown));
     let says = if item.says.is_empty() { String::new() } else { format!(" {}", item.says) };
-    let _ = write!(out, "**{}.**{says}\n\n", capital(&verdict.words()));
+    let _ = write!(out, "**{}**{says}\n\n", verdict.sentence());
     for (index, (name, _)) in drawn.iter().enumerate() {
         let title = &item.chart[index].title;
         if !title.is_empty() {
@@ -122,11 +122,6 @@ fn marked(verdict: Verdict) -> String {
         Verdict::Part(..) => format!("◐ {}", verdict.words()),
         Verdict::Shown | Verdict::NotRun | Verdict::NotApplicable => verdict.words(),
     }
-}
-
-fn capital(words: &str) -> String {
-    let mut letters = words.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
 fn line(out: &mut String, text: &str) {

@@ -12,6 +12,7 @@ mod page;
 mod read;
 mod stated;
 mod values;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -178,6 +179,14 @@ impl Verdict {
             Verdict::NotApplicable => "not applicable".to_owned(),
         }
     }
+
+    /// The words as a sentence.
+    fn sentence(self) -> String {
+        let words = self.words();
+        let mut letters = words.chars();
+        let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+        format!("{first}{}.", letters.as_str())
+    }
 }
 
 impl Papers {
@@ -190,9 +199,8 @@ impl Papers {
         let told = rows().filter(|row| row.agrees().is_some()).count();
         let agree = rows().filter(|row| row.agrees() == Some(true)).count();
         format!(
-            "Of {results} figures and tables that show results, {} are reproduced in all that the text states of them, {} in \
-             part, {} differ in all; of {} the text states no number, and {} were not run. Statement by statement, {agree} of \
-             {told} agree.",
+            "Of {results} figures and tables with results, {} are reproduced in all that the texts state, {} in part, and {} in \
+             nothing; of {} the text states no number; {} were not run. Statement by statement {agree} of {told} agree.",
             of(|verdict| verdict == Verdict::Reproduced),
             of(|verdict| matches!(verdict, Verdict::Part(..))),
             of(|verdict| verdict == Verdict::Differs),
@@ -223,8 +231,8 @@ impl Papers {
 const MEANING: [&str; 4] = [
     "*Live* is real kernel TCP over emulated links, *simulated* is virtual time with our own TCP and the same paths. Both are \
      of recorded runs, which tests make again or hold to their records; the names at the end of each section are their folders.",
-    "A number agrees (✓) if it is within 25 % of the paper's, as a factor; a range or a bound if it is kept. Of `a % more` it is \
-     the factor that is compared. Only what the texts state is held against ours: bars and curves of the papers cannot be read any more.",
+    "A number agrees (✓) if it is within 25 % of the paper's, a change in per cent if it is within 10 points of it, a range or a bound if \
+     it is kept. Only what the texts state is held against ours: bars and curves of the papers cannot be read any more.",
     "The live column counts where there is one, else the simulated one. A dash means that there is no trusted run.",
     "In drawings discs and full bars are live, rings and light bars simulated, diamonds the paper's.",
 ];

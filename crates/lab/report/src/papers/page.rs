@@ -51,7 +51,7 @@ fn paper(Shown { paper, items }: &Shown) -> Markup {
 
 fn item(ShownItem { item, rows, drawings, verdict }: &ShownItem) -> Markup {
     html! {
-        p { strong class=(tone(*verdict)) { (verdict.words()) ". " } (plain(&item.says)) }
+        p { strong class=(tone(*verdict)) { (verdict.sentence()) } " " (plain(&item.says)) }
         @for ((_, drawing), chart) in drawings.iter().zip(&item.chart) {
             @if !chart.title.is_empty() { h4 { (chart.title) } }
             figure { (drawing) }

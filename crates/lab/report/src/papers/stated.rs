@@ -34,6 +34,8 @@ pub(super) enum Unit {
 
 /// A number of ours is the paper's if it is so many times the paper's at most, or one over it at least.
 const CLOSE: f64 = 1.25;
+/// A change of ours is the paper's if it is so far from it at most, as a part of 1: a factor would let pass what is small.
+const CLOSE_POINTS: f64 = 0.1;
 
 impl Stated {
     /// Reads `949 Mbit/s`, `-33.7 %`, `7 x`, `2 to 17 %`, `> 60 %`, `< 1 x`, `0.96`.
@@ -73,6 +75,9 @@ impl Stated {
     /// Whether ours, in base units, is what is stated.
     pub(super) fn agrees(self, ours: f64) -> bool {
         match self.kind {
+            Kind::Number(number) if self.unit == Unit::Percent => {
+                (ours - self.unit.to_base(number)).abs() <= CLOSE_POINTS
+            }
             Kind::Number(number) => {
                 let factor = ours / self.unit.to_base(number);
                 (1.0 / CLOSE..=CLOSE).contains(&factor)
@@ -85,10 +90,13 @@ impl Stated {
         }
     }
 
-    /// Ours over the paper's, where that is a number.
-    pub(super) fn beside(self, ours: f64) -> Option<f64> {
+    /// Ours beside the paper's number: over it, or of changes by how many points more; none beside a range or a bound.
+    pub(super) fn beside(self, ours: f64) -> Option<String> {
         let theirs = self.value()?;
-        (theirs > 0.0).then(|| ours / theirs)
+        if self.unit == Unit::Percent {
+            return Some(format!("{:+.1} points", (ours - theirs) * 100.0));
+        }
+        (theirs > 0.0).then(|| factor(ours / theirs))
     }
 }
 
@@ -157,11 +165,13 @@ mod tests {
     }
 
     #[test]
-    fn of_a_change_the_factor_is_compared() {
-        // A third less against a half less: 0.5 over 0.66.
+    fn of_a_change_the_points_are_compared() {
+        // A third less against a half less, and against a quarter less.
         let loss = stated("-34 %");
-        assert!((loss.beside(0.5).unwrap() - 0.5 / 0.66).abs() < 1e-9);
-        assert!(!loss.agrees(0.5) && loss.agrees(0.7));
+        assert_eq!(loss.beside(0.5).unwrap(), "-16.0 points");
+        assert!(!loss.agrees(0.5) && loss.agrees(0.75));
+        // Seven per cent less are not 16 more, though 1.16 is 1.25 times 0.93.
+        assert!(!stated("-7 %").agrees(1.16));
         assert_eq!(Unit::Percent.written(0.663), "-33.7 %");
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Figure {
     pub(crate) points: Vec<String>,
     /// In the order of the legend.
     pub(crate) series: Vec<Series>,
+    /// Levels that the paper states, by name.
+    pub(crate) rules: Vec<(String, f64)>,
 }
 
 /// One line, or the bars of one colour.
@@ -64,7 +66,7 @@ pub(crate) struct Dot {
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 262.0;
-const LEFT: f64 = 66.0;
+const LEFT: f64 = 78.0;
 /// About what a character of a label takes.
 const CHARACTER: f64 = 6.4;
 /// By which labels are tilted that would run into each other, in degrees.
@@ -74,7 +76,9 @@ impl Figure {
     /// The chart as an SVG of its own.
     pub(crate) fn draw(&self) -> Markup {
         let values = self.series.iter().flat_map(|series| series.values.iter().flatten());
-        let scale = Scale::covering(values.flat_map(|dot| [dot.mean, dot.mean + dot.spread]));
+        let levels = self.rules.iter().map(|rule| rule.1);
+        let scale =
+            Scale::covering(values.flat_map(|dot| [dot.mean, dot.mean + dot.spread]).chain(levels));
         let legend = sheet::legend(&self.entries(), WIDTH);
         let frame = Frame {
             left: LEFT,
@@ -98,6 +102,11 @@ impl Figure {
                 (label(point, middle, frame.bottom(), tilts))
             }
             @if self.bars { (self.draw_bars(frame, scale, step)) } @else { (self.draw_lines(frame, scale, step)) }
+            @for (_, level) in &self.rules {
+                path class="rule" d={
+                    "M" (px(frame.left)) " " (px(frame.y(scale, *level))) "H" (px(frame.right()))
+                } {}
+            }
             (frame.x_axis(&self.x_title, drop))
         };
         sheet::svg(&self.description, WIDTH, height, &body)
@@ -132,6 +141,12 @@ impl Figure {
                 entries.push(Entry { text: text.to_owned(), hue: None, sample });
             }
         }
+        let rules = self.rules.iter().map(|(name, _)| Entry {
+            text: name.clone(),
+            hue: None,
+            sample: Sample::Rule,
+        });
+        entries.extend(rules);
         entries
     }
 
@@ -139,14 +154,14 @@ impl Figure {
         html! {
             @for series in &self.series {
                 @let aside = self.aside(series, step);
-                @let places: Vec<(f64, Dot)> = series.values.iter().enumerate().filter_map(|(index, value)| {
+                @let places: Vec<Option<(f64, Dot)>> = series.values.iter().enumerate().map(|(index, value)| {
                     Some((frame.left + step * (index as f64 + 0.5) + aside, (*value)?))
                 }).collect();
                 g class=(class(series)) {
-                    @if !series.source.is_paper() && places.len() > 1 {
+                    @if !series.source.is_paper() {
                         path class="line" d=(path(&places, frame, scale)) {}
                     }
-                    @for (x, dot) in &places {
+                    @for (x, dot) in places.iter().flatten() {
                         g {
                             title { (self.hover(series, *dot)) }
                             @if dot.spread > 0.0 {
@@ -207,14 +222,16 @@ impl Figure {
         }
     }
 
-    /// How far from a point's middle a series' mark stands, so that live, simulated and the paper's do not hide each
-    /// other.
+    /// How far from a point's middle a series' mark stands, so that series, and live, simulated and the paper's of each,
+    /// do not hide each other.
     fn aside(&self, series: &Series, step: f64) -> f64 {
         let aside = (step * 0.09).min(9.0);
+        let last = self.series.iter().map(|series| series.hue).max().unwrap_or(0) as f64;
+        let of_hue = (series.hue as f64 - last / 2.0) * (step * 0.05).min(5.0);
         match series.source {
-            Source::Live => -aside / 2.0,
-            Source::Sim => aside / 2.0,
-            Source::Paper | Source::PaperGain => aside * 1.6,
+            Source::Live => of_hue - aside / 2.0,
+            Source::Sim => of_hue + aside / 2.0,
+            Source::Paper | Source::PaperGain => of_hue + aside * 1.6,
         }
     }
 
@@ -254,12 +271,19 @@ fn class(series: &Series) -> String {
     format!("h{} {source}", series.hue % sheet::HUES)
 }
 
-fn path(places: &[(f64, Dot)], frame: Frame, scale: Scale) -> String {
-    let points: Vec<String> = places
-        .iter()
-        .map(|(x, dot)| format!("{} {}", px(*x), px(frame.y(scale, dot.mean))))
-        .collect();
-    format!("M{}", points.join("L"))
+/// A line through what is there: it breaks where a number is missing.
+fn path(places: &[Option<(f64, Dot)>], frame: Frame, scale: Scale) -> String {
+    let mut path = String::new();
+    let mut pen = 'M';
+    for place in places {
+        let Some((x, dot)) = place else {
+            pen = 'M';
+            continue;
+        };
+        path.push_str(&format!("{pen}{} {}", px(*x), px(frame.y(scale, dot.mean))));
+        pen = 'L';
+    }
+    path
 }
 
 /// Live a disc, simulated a ring, the paper's a diamond: told apart without colour.

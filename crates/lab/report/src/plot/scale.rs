@@ -44,6 +44,11 @@ impl Scale {
         }
     }
 
+    /// Covers `values` on a linear axis, whatever their range.
+    pub(crate) fn covering_linear(values: impl IntoIterator<Item = f64>) -> Self {
+        Self::linear(extent(values).map_or(1.0, |(_, greatest)| greatest))
+    }
+
     /// Covers `values` on a logarithmic axis, whatever their range.
     pub(crate) fn covering_log(values: impl IntoIterator<Item = f64>) -> Self {
         let (least, greatest) = extent(values).unwrap_or((1.0, 10.0));

@@ -21,6 +21,8 @@ pub(crate) struct Trace {
     pub(crate) x_quantity: Quantity,
     /// How those along the vertical one are.
     pub(crate) y_quantity: Quantity,
+    /// Whether the horizontal axis is linear, and not logarithmic where values are far apart.
+    pub(crate) x_from_zero: bool,
     /// Where labels of the vertical axis are names and not numbers.
     pub(crate) y_names: Vec<String>,
     /// In the order of the legend.
@@ -50,7 +52,11 @@ impl Trace {
     /// The chart as an SVG of its own.
     pub(crate) fn draw(&self) -> Markup {
         let points = || self.curves.iter().flat_map(|curve| &curve.points);
-        let x = Scale::covering(points().map(|point| point.0));
+        let along = points().map(|point| point.0);
+        let x = match self.x_from_zero {
+            true => Scale::covering_linear(along),
+            false => Scale::covering(along),
+        };
         let levels = self.rules.iter().map(|rule| rule.1);
         let y = match self.y_names.len() {
             0 => Scale::covering(points().map(|point| point.1).chain(levels)),
@@ -59,7 +65,7 @@ impl Trace {
         let legend = sheet::legend(&self.entries(), WIDTH);
         let tall =
             if self.y_names.is_empty() { HEIGHT } else { 44.0 * (self.y_names.len() + 1) as f64 };
-        let left = if self.y_names.is_empty() { 66.0 } else { 128.0 };
+        let left = if self.y_names.is_empty() { 78.0 } else { 128.0 };
         let frame =
             Frame { left, top: legend.height + 10.0, width: WIDTH - left - 18.0, height: tall };
         let log = if x.is_log() { " (log scale)" } else { "" };
@@ -95,6 +101,13 @@ impl Trace {
             }
             let sample = if curve.joined { Sample::Line } else { Sample::Mark };
             entries.push(Entry { text: curve.name.clone(), hue: Some(curve.hue), sample });
+        }
+        if self.curves.iter().any(|curve| curve.joined && curve.source == Source::Sim) {
+            entries.push(Entry {
+                text: "simulated".to_owned(),
+                hue: None,
+                sample: Sample::HollowMark,
+            });
         }
         let rules = self.rules.iter().map(|(name, _)| Entry {
             text: name.clone(),
