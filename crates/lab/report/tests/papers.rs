@@ -109,6 +109,20 @@ fn the_verdict_is_counted_and_not_written() {
 }
 
 #[test]
+fn what_the_paper_does_not_state_is_not_passed_off_as_its() {
+    let page = |text: &str| Papers::new(paper(text), &of_records()).unwrap().markdown("d", "r");
+    let hard = "paper = \"> 1000000 x\"";
+    let experiment = PAPER.replace(hard, &format!("{hard}\nexperiment = true"));
+    assert!(page(PAPER).contains("5 of 6"), "{}", page(PAPER));
+    // A row that is an experiment is there, and counts for nothing.
+    assert!(!page(&experiment).contains(" of 6"), "{}", page(&experiment));
+    assert!(page(&experiment).contains("| experiment, not counted: a hundred times |"));
+    let words = PAPER.replace(hard, &format!("{hard}\nwords = \"much\""));
+    assert!(page(&words).contains("in words (much), read as > 1000000 x"), "{}", page(&words));
+    assert!(page(&words).contains("5 of 5 agree, of statements in words 0 of 1"), "{}", page(&words));
+}
+
+#[test]
 fn drawings_stand_alone_and_are_the_same_each_time() {
     let draw = || {
         let papers = Papers::new(paper(PAPER), &of_records()).unwrap();

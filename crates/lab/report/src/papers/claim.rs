@@ -13,8 +13,12 @@ use crate::number::factor;
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) says: String,
-    /// As the paper states it.
+    /// As the paper states it, or its words and how they are read.
     pub(super) paper: String,
+    /// Whether the paper states a number, and not words that are read as one here.
+    pub(super) in_numbers: bool,
+    /// Whether it is our own experiment, which does not count.
+    pub(super) experiment: bool,
     stated: Stated,
     live: Option<f64>,
     sim: Option<f64>,
@@ -35,14 +39,27 @@ pub(super) fn rows(claim: &Claim, item: &Item, runs: &Runs) -> Result<Vec<Row>, 
             take: claim.take,
             except: &claim.except,
         };
-        let number = |run: Option<&str>| {
+        let of_run = |run: Option<&str>| {
             let values = run.and_then(|run| runs.get(run)?.as_ref());
             let number = values.map_or(Ok(None), |values| wanted.number(values));
             number.map_err(|what| format!("{}: {what}", claim.says))
         };
+        let number = |run: Option<&str>| -> Result<Option<f64>, String> {
+            let Some(beside) = &claim.beside else { return of_run(run) };
+            let both = of_run(run)?.zip(of_run(Some(beside))?);
+            Ok(both.map(|(ours, other)| ours / other))
+        };
         rows.push(Row {
-            says: format!("{}{name}", claim.says),
-            paper: claim.paper.clone(),
+            says: match claim.experiment {
+                true => format!("experiment, not counted: {}{name}", claim.says),
+                false => format!("{}{name}", claim.says),
+            },
+            paper: match &claim.words {
+                Some(words) => format!("in words ({words}), read as {}", claim.paper),
+                None => claim.paper.clone(),
+            },
+            in_numbers: claim.words.is_none(),
+            experiment: claim.experiment,
             stated,
             live: number(meant(&claim.live, &item.live))?,
             sim: number(meant(&claim.sim, &item.sim))?,
@@ -69,8 +86,11 @@ fn variations(each: &BTreeMap<String, Vec<String>>) -> Vec<(Labels, String)> {
 }
 
 impl Row {
-    /// Whether ours is what the paper states; none without ours. Live counts before simulated.
+    /// Whether ours is what the paper states; none without ours, and of experiments. Live counts before simulated.
     pub(super) fn agrees(&self) -> Option<bool> {
+        if self.experiment {
+            return None;
+        }
         self.live.or(self.sim).map(|ours| self.stated.agrees(ours))
     }
 

@@ -149,6 +149,13 @@ pub struct Claim {
     pub says: String,
     /// The number with its unit, a range, or a bound: `949 Mbit/s`, `7 x`, `2 to 17 %`, `> 60 %`.
     pub paper: String,
+    /// The paper's words, where it states no number: `paper` is then how they are read here, and not the paper's.
+    pub words: Option<String>,
+    /// Whether it is our own experiment, under settings that are not the figure's: shown, and not counted.
+    #[serde(default)]
+    pub experiment: bool,
+    /// A recorded run by whose number of the same that of the item's is divided.
+    pub beside: Option<String>,
     /// What is measured.
     pub measure: String,
     /// `variant`, and axis -> label. Of an axis that is not named all labels count.
@@ -215,7 +222,8 @@ impl Item {
     /// The runs that it draws or holds against the paper, some of them twice.
     pub(super) fn measured(&self) -> impl Iterator<Item = &str> {
         let charts = self.chart.iter().flat_map(|chart| [&chart.live, &chart.sim]);
-        let claims = self.claim.iter().flat_map(|claim| [&claim.live, &claim.sim]);
+        let claims = self.claim.iter();
+        let claims = claims.flat_map(|claim| [&claim.live, &claim.sim, &claim.beside]);
         let named = [&self.live, &self.sim].into_iter().chain(charts).chain(claims);
         named.flatten().map(String::as_str).filter(|name| *name != NONE)
     }

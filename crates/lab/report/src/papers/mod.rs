@@ -195,12 +195,17 @@ impl Papers {
         let items = || self.papers.iter().flat_map(|paper| &paper.items);
         let of = |wanted: fn(Verdict) -> bool| items().filter(|item| wanted(item.verdict)).count();
         let results = of(|verdict| verdict != Verdict::NotApplicable);
-        let rows = || items().flat_map(|item| &item.rows);
-        let told = rows().filter(|row| row.agrees().is_some()).count();
-        let agree = rows().filter(|row| row.agrees() == Some(true)).count();
+        let agree = |in_numbers: bool| {
+            let rows =
+                items().flat_map(|item| &item.rows).filter(|row| row.in_numbers == in_numbers);
+            let told: Vec<bool> = rows.filter_map(Row::agrees).collect();
+            (told.iter().filter(|agrees| **agrees).count(), told.len())
+        };
+        let ((numbers, of_numbers), (words, of_words)) = (agree(true), agree(false));
         format!(
-            "Of {results} figures and tables with results, {} are reproduced in all that the texts state, {} in part, and {} in \
-             nothing; of {} the text states no number; {} were not run. Statement by statement {agree} of {told} agree.",
+            "Of {results} figures and tables with results, {} agree in all that the texts state, {} in part, and {} in nothing; \
+             of {} the text states nothing to hold against ours; {} were not run. Of numbers that the texts state {numbers} of \
+             {of_numbers} agree, of statements in words {words} of {of_words}.",
             of(|verdict| verdict == Verdict::Reproduced),
             of(|verdict| matches!(verdict, Verdict::Part(..))),
             of(|verdict| verdict == Verdict::Differs),
@@ -228,11 +233,15 @@ impl Papers {
 }
 
 /// What the columns mean, for the top of the page.
-const MEANING: [&str; 4] = [
+const MEANING: [&str; 5] = [
     "*Live* is real kernel TCP over emulated links, *simulated* is virtual time with our own TCP and the same paths. Both are \
      of recorded runs, which tests make again or hold to their records; the names at the end of each section are their folders.",
-    "A number agrees (✓) if it is within 25 % of the paper's, a change in per cent if it is within 10 points of it, a range or a bound if \
-     it is kept. Only what the texts state is held against ours: bars and curves of the papers cannot be read any more.",
+    "A number agrees (✓) if it is within 25 % of the paper's, a change in per cent if it is within 10 points of it. Where a text \
+     has words and no number, their sense is given in short with the range or bound that they are read as here: that reading is \
+     ours, not the paper's. Bars and curves of the papers cannot be read any more.",
+    "Tolerances and readings were chosen when most of the results were known, and not before: take the counts as a guide, and the \
+     numbers as the finding. A figure run by packets and by super-packets counts twice. Rows marked as experiments are under \
+     settings that are not the figure's, chosen to find a cause; they count for nothing.",
     "The live column counts where there is one, else the simulated one. A dash means that there is no trusted run.",
     "In drawings discs and full bars are live, rings and light bars simulated, diamonds the paper's.",
 ];
