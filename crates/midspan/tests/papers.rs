@@ -57,24 +57,24 @@ fn a_page_that_is_stale_is_told_and_made_anew() {
     assert!(papers(&["--check"], work.path()).status.success());
 
     // A record that gives another number, a drawing that nobody shows, and a run that is gone.
-    let summary = work.path().join("bench/runs/mmwave-3a-sim/summary.txt");
-    let changed = fs::read_to_string(&summary).unwrap().replace("797.9", "123.4");
+    let summary = work.path().join("bench/runs/lte-5-sim/summary.txt");
+    let changed = fs::read_to_string(&summary).unwrap().replace("70.5  ±", "71.5  ±");
     fs::write(&summary, changed).unwrap();
     fs::write(work.path().join("docs/papers/old.svg"), "").unwrap();
     let output = papers(&["--check"], work.path());
     assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    for stale in ["mmwave-figure-3a-1.svg: stale", "old.svg: stale"] {
+    for stale in ["lte-figure-5-1.svg: stale", "old.svg: stale"] {
         assert!(text(&output).contains(stale), "{}", text(&output));
     }
     assert!(papers(&[], work.path()).status.success());
     assert!(papers(&["--check"], work.path()).status.success());
     assert!(!work.path().join("docs/papers/old.svg").exists());
 
-    fs::remove_dir_all(work.path().join("bench/runs/mmwave-3a-sim")).unwrap();
+    fs::remove_dir_all(work.path().join("bench/runs/lte-5-sim")).unwrap();
     let output = papers(&["--check"], work.path());
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
     let said = text(&output);
-    assert!(said.contains("mmwave Figure 3a: no recorded run `mmwave-3a-sim`"), "{said}");
+    assert!(said.contains("lte Figure 5: no recorded run `lte-5-sim`"), "{said}");
     assert_eq!(said.trim().lines().count(), 1, "{said}");
 }
 
