@@ -119,7 +119,11 @@ fn what_the_paper_does_not_state_is_not_passed_off_as_its() {
     assert!(page(&experiment).contains("| experiment, not counted: a hundred times |"));
     let words = PAPER.replace(hard, &format!("{hard}\nwords = \"much\""));
     assert!(page(&words).contains("in words (much), read as > 1000000 x"), "{}", page(&words));
-    assert!(page(&words).contains("5 of 5 agree, of statements in words 0 of 1"), "{}", page(&words));
+    assert!(
+        page(&words).contains("5 of 5 agree, of statements in words 0 of 1"),
+        "{}",
+        page(&words)
+    );
 }
 
 #[test]

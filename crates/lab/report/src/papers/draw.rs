@@ -31,6 +31,9 @@ pub(super) fn chart(chart: &Chart, item: &Item, runs: &Runs) -> Result<Markup, S
     }
 }
 
+/// What a look at a path counts.
+type Count = fn(&PageSample) -> u64;
+
 struct Drawing<'a> {
     chart: &'a Chart,
     description: String,
@@ -259,7 +262,7 @@ impl Drawing<'_> {
                 let Some(page) = values.page(variant, &labels) else { continue };
                 names.push(series.name.clone());
                 let row = names.len() as f64;
-                let events: [(&str, f64, fn(&PageSample) -> u64); 2] = [
+                let events: [(&str, f64, Count); 2] = [
                     ("packet lost on the air", 0.13, |sample| sample.radio_lost),
                     ("acknowledgement marked", -0.13, |sample| sample.marked),
                 ];
@@ -337,7 +340,7 @@ fn percentiles(delay: &DelayRecord) -> Vec<(f64, f64)> {
 }
 
 /// When a count went up.
-fn rises(page: &PageRecord, count: fn(&PageSample) -> u64) -> Vec<f64> {
+fn rises(page: &PageRecord, count: Count) -> Vec<f64> {
     let before = std::iter::once(0).chain(page.samples.iter().map(count));
     let risen = page.samples.iter().zip(before).filter(|(sample, before)| count(sample) > *before);
     risen.map(|(sample, _)| sample.at_s).collect()
