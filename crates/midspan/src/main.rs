@@ -1,6 +1,7 @@
 //! The command line of Midspan: parse, validate, call.
 
 mod command;
+#[cfg(feature = "control")]
 mod log_filter;
 
 use std::panic;
@@ -8,7 +9,15 @@ use std::process::{self, ExitCode};
 
 use clap::{Parser, Subcommand};
 
-use crate::command::{advise, assist, cc, demo, doctor, generate, lab, relay, top};
+#[cfg(feature = "assist")]
+use crate::command::assist;
+#[cfg(feature = "control")]
+use crate::command::cc;
+use crate::command::generate;
+#[cfg(feature = "lab")]
+use crate::command::{advise, demo, doctor, lab};
+#[cfg(feature = "relay")]
+use crate::command::{relay, top};
 
 /// TCP acceleration at the mobile edge.
 #[derive(Debug, Parser)]
@@ -20,23 +29,31 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "relay")]
     /// Split TCP connections that pass through this machine
     Relay(relay::Arguments),
+    #[cfg(feature = "relay")]
     /// Show a running relay, live
     Top(top::Arguments),
+    #[cfg(feature = "lab")]
     /// Say whether a relay would pay, where, and how set, from measured figures of a path
     Advise(Box<advise::Arguments>),
+    #[cfg(feature = "assist")]
     /// Tell senders what the radio network knows
     #[command(subcommand)]
     Assist(assist::Command),
+    #[cfg(feature = "lab")]
     /// Run experiments over emulated paths
     #[command(subcommand)]
     Lab(lab::Command),
+    #[cfg(feature = "control")]
     /// Load congestion controls into the running kernel
     #[command(subcommand)]
     Cc(cc::Command),
+    #[cfg(feature = "lab")]
     /// Show TCP across an emulated 5G path, with and without the relay
     Demo(demo::Arguments),
+    #[cfg(feature = "lab")]
     /// Say what this machine can do, and what is missing because of what
     Doctor,
     /// Write man pages, completions for a shell, or the reference of all commands
@@ -64,13 +81,21 @@ fn main() -> ExitCode {
     end_with_the_reader();
     let arguments = Arguments::parse();
     let result = match arguments.command {
+        #[cfg(feature = "relay")]
         Command::Relay(arguments) => relay::run(arguments),
+        #[cfg(feature = "relay")]
         Command::Top(arguments) => top::run(arguments),
+        #[cfg(feature = "lab")]
         Command::Advise(arguments) => advise::run(&arguments),
+        #[cfg(feature = "assist")]
         Command::Assist(command) => assist::run(command),
+        #[cfg(feature = "lab")]
         Command::Lab(command) => lab::run(command),
+        #[cfg(feature = "control")]
         Command::Cc(command) => cc::run(command),
+        #[cfg(feature = "lab")]
         Command::Demo(arguments) => demo::run(arguments),
+        #[cfg(feature = "lab")]
         Command::Doctor => doctor::run(),
         Command::Generate(command) => generate::run(command),
     };

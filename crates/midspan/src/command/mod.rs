@@ -1,30 +1,44 @@
 //! One module for each command.
 
+#[cfg(feature = "relay")]
 pub(crate) mod admin;
+#[cfg(feature = "lab")]
 pub(crate) mod advise;
+#[cfg(feature = "assist")]
 pub(crate) mod assist;
+#[cfg(feature = "control")]
 pub(crate) mod cc;
+#[cfg(feature = "relay")]
 mod columns;
+#[cfg(feature = "relay")]
 mod decisions;
+#[cfg(feature = "lab")]
 pub(crate) mod demo;
+#[cfg(feature = "lab")]
 pub(crate) mod doctor;
+#[cfg(feature = "relay")]
 mod gain;
 pub(crate) mod generate;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
+#[cfg(feature = "lab")]
 mod papers;
+#[cfg(feature = "lab")]
 mod recorded;
+#[cfg(feature = "relay")]
 pub(crate) mod relay;
+#[cfg(feature = "relay")]
 mod settings;
+#[cfg(feature = "lab")]
 pub(crate) mod shell;
+#[cfg(feature = "relay")]
 pub(crate) mod top;
+#[cfg(feature = "relay")]
 mod units;
+#[cfg(feature = "relay")]
+mod upgrade;
 
 use std::fmt;
-use std::path::Path;
-
-use anyhow::Result;
-
-use crate::log_filter;
 
 /// An error in what the user gave: exit status 2.
 #[derive(Debug)]
@@ -46,30 +60,34 @@ impl fmt::Display for BadInput {
 impl std::error::Error for BadInput {}
 
 /// Reads a file that the user named.
-pub(crate) fn read_input(path: &Path) -> Result<String> {
+#[cfg(feature = "lab")]
+pub(crate) fn read_input(path: &std::path::Path) -> anyhow::Result<String> {
     std::fs::read_to_string(path)
         .map_err(|error| BadInput::because(format!("cannot read {}: {error}", path.display())))
 }
 
 /// The value of an option, if it is given.
+#[cfg(feature = "lab")]
 pub(crate) fn quantity<T: std::str::FromStr<Err: fmt::Display>>(
     option: &str,
     text: Option<&str>,
-) -> Result<Option<T>> {
+) -> anyhow::Result<Option<T>> {
     let parse = |text: &str| text.parse();
     let parsed = text.map(parse).transpose();
     parsed.map_err(|error| BadInput::because(format!("{option}: {error}")))
 }
 
 /// Writes what happens to standard error: warnings and news, or what MIDSPAN_LOG asks for.
-pub(crate) fn log_to_stderr() -> Result<()> {
-    let filter = log_filter::from_environment().map_err(BadInput::because)?;
+#[cfg(feature = "assist")]
+pub(crate) fn log_to_stderr() -> anyhow::Result<()> {
+    let filter = crate::log_filter::from_environment().map_err(BadInput::because)?;
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     Ok(())
 }
 
 /// Gets the rights to make network namespaces: those of root, or of a user namespace. Must be
 /// called before the process has a second thread. Answers whether it took a user namespace.
+#[cfg(feature = "lab")]
 pub(crate) fn acquire_privileges() -> std::io::Result<bool> {
     if midspan_sys::userns::is_root() {
         return Ok(false);

@@ -1,27 +1,28 @@
 //! `midspan relay`: the data plane.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, Subcommand};
 use ipnet::IpNet;
-use midspan_relay::{Config, Error, Monitor, Start};
+use midspan_relay::{Config, Error, Monitor, READY, Start};
 use toml::{Table, Value};
 
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::settings::{put, setting};
-use super::{BadInput, admin};
+use super::upgrade::Upgrade;
+use super::{BadInput, admin, upgrade};
 use crate::log_filter;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    command: Option<admin::Command>,
+    command: Option<Command>,
     /// Configuration file (TOML; docs/relay.md has every key)
     #[arg(long, value_name = "FILE", required_unless_present = "clients")]
     config: Option<PathBuf>,
@@ -40,14 +41,26 @@ pub(crate) struct Arguments {
     /// Check the configuration, print it in full, and end
     #[arg(long)]
     check: bool,
+    /// Print `ready` as soon as connections are taken
+    #[arg(long)]
+    say_ready: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Admin(admin::Command),
+    Upgrade(Upgrade),
 }
 
 /// Runs the relay until it is told to stop, or asks one that runs.
 pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
-    if let Some(command) = arguments.command.take() {
-        return admin::run(command);
+    match arguments.command.take() {
+        Some(Command::Admin(command)) => return admin::run(command),
+        Some(Command::Upgrade(arguments)) => return upgrade::run(&arguments),
+        None => {}
     }
-    let check = arguments.check;
+    let (check, say_ready) = (arguments.check, arguments.say_ready);
     let start = if arguments.replace { Start::Replacing } else { Start::Alone };
     let config = configuration(&arguments)?;
     if check {
@@ -66,6 +79,10 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
     let started = move |monitor: Monitor| {
         monitor.on_log_level(set_level);
         monitor.on_reload(move || configuration(&arguments).map_err(|error| format!("{error:#}")));
+        if say_ready {
+            // Who asked for it may be gone, which is no reason to end.
+            let _ = writeln!(std::io::stdout(), "{READY}");
+        }
     };
     midspan_relay::run(config, start, started).map_err(|error| match error {
         Error::Config(_) | Error::Leg { .. } => BadInput::because(error),
