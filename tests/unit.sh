@@ -107,6 +107,8 @@ fetches() { [ "$(ip netns exec client curl -s -m 20 http://192.0.2.2:8000/file)"
 flows() { cat /var/log/midspan/flows.jsonl 2>/dev/null | grep -c '"kind":"split"'; }
 is_split() { before=$(flows); fetches && within 20 has_more_flows; }
 has_more_flows() { [ "$(flows)" -gt "$before" ]; }
+# In the service's own view of the file system.
+can_write() { nsenter -t "$(property MainPID)" -m sh -c "[ -w $1 ]"; }
 not() { ! "$@"; }
 
 # Elsewhere its node is there before its module.
@@ -139,6 +141,9 @@ expect "a connection is split" is_split
 expect "it keeps CAP_NET_ADMIN, CAP_NET_BIND_SERVICE and CAP_BPF alone" in_process '^CapEff:.*0000008000001400$'
 expect "it cannot gain privileges" in_process '^NoNewPrivs:.*1$'
 expect "its system calls are filtered" in_process '^Seccomp:.*2$'
+expect "it is pinned, so that another can take over" ls /sys/fs/bpf/midspan/net-*
+expect "it can write to the settings of the kernel that it has to" can_write /proc/sys/net/ipv4/conf/all/rp_filter
+expect "and to no others" not can_write /proc/sys/kernel/hostname
 expect "its socket is root's alone" [ "$(stat -c %a /run/midspan/relay.sock)" = 600 ]
 expect "the key of its pseudonyms is there" [ -s /var/lib/midspan/pseudonyms.key ]
 
