@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     /// Check the configuration, print it in full, and end
     #[arg(long)]
     check: bool,
-    /// Print `ready` as soon as connections are taken
+    /// Print `ready` and the process as soon as connections are taken
     #[arg(long)]
     say_ready: bool,
 }
@@ -81,7 +81,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<ExitCode> {
         monitor.on_reload(move || configuration(&arguments).map_err(|error| format!("{error:#}")));
         if say_ready {
             // Who asked for it may be gone, which is no reason to end.
-            let _ = writeln!(std::io::stdout(), "{READY}");
+            let _ = writeln!(std::io::stdout(), "{READY} {}", std::process::id());
         }
     };
     midspan_relay::run(config, start, started).map_err(|error| match error {

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -23,7 +23,7 @@ pub(crate) struct Upgrade {
     options: Vec<OsString>,
 }
 
-/// Answers when the relay that takes over is ready, which goes on then. Its own status if it ends before.
+/// Answers when the relay that takes over is ready, which goes on then.
 pub(crate) fn run(arguments: &Upgrade) -> Result<ExitCode> {
     let former = arguments.pid;
     let is_same = midspan_relay::runs_this_program(former)
@@ -32,18 +32,15 @@ pub(crate) fn run(arguments: &Upgrade) -> Result<ExitCode> {
         println!("process {former} is of this program already");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut relay = Command::new(env::current_exe().context("this program's own file")?);
-    relay.args(["relay", "--replace", "--say-ready"]).args(&arguments.options);
-    match midspan_relay::take_over(&mut relay, former).context("the relay that takes over")? {
-        Ok(relay) => {
-            println!("process {} has taken over from {former}", relay.id());
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(status) => {
-            eprintln!(
-                "midspan: process {former} goes on as it was: what should take over has ended"
-            );
-            Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1).into())
-        }
-    }
+    let program = env::current_exe().context("this program's own file")?;
+    let mut options = ["relay", "--replace", "--say-ready"].map(OsString::from).to_vec();
+    options.extend_from_slice(&arguments.options);
+    let relay = midspan_relay::take_over(program.as_os_str(), &options, former)
+        .context("the relay that takes over")?;
+    // It has said for itself why it has ended.
+    let relay = relay.with_context(|| {
+        format!("process {former} goes on as it was: what should take over has ended")
+    })?;
+    println!("process {relay} has taken over from {former}");
+    Ok(ExitCode::SUCCESS)
 }

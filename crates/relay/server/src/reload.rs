@@ -25,11 +25,16 @@ pub(crate) fn begin(shared: &Arc<Shared>, reply: Option<Reply>) {
 fn prepare(shared: &Shared) -> Result<Box<Settings>, String> {
     let config = shared.load_config()?;
     config.check().map_err(|error| error.to_string())?;
-    for (leg, settings, mptcp) in [
-        ("client_leg", &config.client_leg, config.mptcp),
-        ("server_leg", &config.server_leg, false),
+    let old = shared.settings();
+    for (leg, settings, old, mptcp) in [
+        ("client_leg", &config.client_leg, &old.config.client_leg, config.mptcp),
+        ("server_leg", &config.server_leg, &old.config.server_leg, false),
     ] {
-        socket::probe(settings, mptcp).map_err(|error| format!("{leg}: {error}"))?;
+        // What is in force the listeners have, also where the kernel gives it to no other any more: before Linux 6.4
+        // a congestion control is gone with the relay that brought it, if another has taken over since.
+        if settings != old {
+            socket::probe(settings, mptcp).map_err(|error| format!("{leg}: {error}"))?;
+        }
     }
     let forwards = forward::resolve(&config).map_err(|error| error.to_string())?;
     Ok(Box::new(Settings { config, forwards }))

@@ -4,16 +4,17 @@
 //! the running relay has given them up. The relay that takes over is told to the manager as the service's main process
 //! (sd_notify(3), `MAINPID=`), and what it takes over from goes on with its flows as another process of the service.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 
 use sd_notify::NotifyState;
 
-/// What a relay says on standard output as soon as it takes connections, if it is asked to.
+/// What a relay says on standard output as soon as it takes connections, if it is asked to: this, and its process.
 pub const READY: &str = "ready";
 
 /// What the manager tells its main process of the watchdog, and no other.
@@ -31,24 +32,32 @@ pub fn runs_this_program(pid: u32) -> io::Result<bool> {
     Ok(file(&pid.to_string())? == file("self")?)
 }
 
-/// Starts `relay`, which is to take over from the relay `former` and to say [`READY`], waits until it has, and tells
-/// the manager that it is the service's main process now. Gives the status of one that ends before.
+/// Starts `program`, a relay which is to take over from the relay `former` and to say [`READY`], waits until it has, and
+/// tells the manager that it is the service's main process now. Gives its process; none if it has ended before.
 ///
 /// # Errors
 /// When it cannot be started, or the manager not told.
-pub fn take_over(relay: &mut Command, former: u32) -> io::Result<Result<Child, ExitStatus>> {
+pub fn take_over(program: &OsStr, options: &[OsString], former: u32) -> io::Result<Option<u32>> {
+    // The manager only waits for a main process that is its own child, as what has lost its parent becomes: here by
+    // a shell that ends at once.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", r#""$@" &"#, "sh"]).arg(program).args(options);
     if let Some(interval) = watchdog_of(former) {
-        relay.env(WATCHDOG, interval);
+        shell.env(WATCHDOG, interval);
     }
-    let mut relay = relay.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let said = relay.stdout.take().map(BufReader::new);
+    let mut shell = shell.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    shell.wait()?;
+    let said = shell.stdout.take().map(BufReader::new);
     let said = said.and_then(|said| said.lines().next()).transpose()?;
-    if said.as_deref() != Some(READY) {
-        return relay.wait().map(Err);
-    }
-    sd_notify::notify(&[NotifyState::MainPid(relay.id())])?;
+    let Some(relay) = said.as_deref().and_then(process_in) else { return Ok(None) };
+    sd_notify::notify(&[NotifyState::MainPid(relay)])?;
     until_heard()?;
-    Ok(Ok(relay))
+    Ok(Some(relay))
+}
+
+/// The process in what a relay says once it is ready.
+fn process_in(said: &str) -> Option<u32> {
+    said.strip_prefix(READY)?.strip_prefix(' ')?.parse().ok()
 }
 
 /// How often a service's main process is to say that it lives, in microseconds.
@@ -96,16 +105,21 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ends_before_it_is_ready_gives_its_status() {
-        for (script, code) in [("exit 3", 3), ("echo other; exit 4", 4)] {
-            let ended = take_over(Command::new("sh").args(["-c", script]), 0).unwrap();
-            assert_eq!(ended.unwrap_err().code(), Some(code));
+    fn one_that_ends_before_it_is_ready_has_not_taken_over() {
+        for script in ["exit 3", "echo other", "echo ready", "echo ready for nothing"] {
+            assert_eq!(take_over("sh".as_ref(), &["-c".into(), script.into()], 0).unwrap(), None);
         }
-        let mut relay = take_over(Command::new("sh").args(["-c", "echo ready; exec sleep 60"]), 0)
-            .unwrap()
-            .unwrap();
-        assert!(relay.try_wait().unwrap().is_none());
-        relay.kill().unwrap();
-        relay.wait().unwrap();
+    }
+
+    #[test]
+    fn one_that_is_ready_is_nobodys_child() {
+        let script = "echo ready $$; exec sleep 60";
+        let options = ["-c".into(), script.into()];
+        let relay = take_over("sh".as_ref(), &options, 0).unwrap().unwrap();
+        let stat = fs::read_to_string(format!("/proc/{relay}/stat")).unwrap();
+        let killed = Command::new("kill").arg(relay.to_string()).status().unwrap();
+        let parent = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap();
+        assert_ne!(parent, std::process::id().to_string());
+        assert!(killed.success());
     }
 }
