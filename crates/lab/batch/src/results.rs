@@ -264,7 +264,7 @@ impl Results {
 }
 
 /// Writes `records` into the folder `directory`, as a run that is kept has them.
-pub(crate) fn compress(records: &[Record], directory: &Path) -> Result<()> {
+pub fn compress(records: &[Record], directory: &Path) -> Result<()> {
     let path = directory.join(COMPRESSED);
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     for record in records {
