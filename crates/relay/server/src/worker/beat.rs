@@ -1,41 +1,11 @@
 //! A worker says that it lives and what it has room for, and takes its share of what arrives.
 
-use std::time::{Duration, Instant};
-
-use midspan_split::{room_of_each, takes_nearby};
+use midspan_split::{Vitals, room_of_each, takes_nearby};
 use midspan_steer::Slot;
 
 use super::EventLoop;
 use super::processor::Processor;
 use crate::shared::{HeldSlot, Phase};
-
-/// How often a worker says that it lives; BPF believes it for half a second.
-const BEAT: Duration = Duration::from_millis(100);
-/// The same where BPF does not steer, and only the operator is told.
-const SLOW_BEAT: Duration = Duration::from_secs(1);
-/// Connections after which it says so at once, for the room that it has is less.
-const NEWS: u64 = 64;
-
-/// What a worker last said of itself.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Beat {
-    /// When the next is due.
-    pub(super) due: Instant,
-    /// Whether it takes connections, and has buffers for them.
-    open: bool,
-    has_room: bool,
-    /// Whether it offered room for more.
-    offers_room: bool,
-    /// How many it had taken.
-    taken: u64,
-}
-
-impl Beat {
-    /// Nothing was said yet, and now is the time to.
-    pub(super) fn none(now: Instant) -> Beat {
-        Beat { due: now, open: false, has_room: false, offers_room: false, taken: 0 }
-    }
-}
 
 impl EventLoop {
     /// Has BPF steer to it, as long as it says that it lives.
@@ -82,32 +52,26 @@ impl EventLoop {
         if self.host.shared.phase() >= Phase::Retire {
             self.host.slot = None;
         }
-        let open = self.host.shared.phase() == Phase::Run && self.rest_until.is_none();
-        let has_room = self.host.pool.has_room();
-        let accepted = self.host.counters().accepted.get();
-        let (now, beat) = (self.host.now, self.beat);
-        let room = if has_room { self.room() } else { 0 };
-        // A room that is no more would be offered again and again.
-        let has_changed =
-            (open, has_room, room > 0) != (beat.open, beat.has_room, beat.offers_room);
-        let is_news = has_changed || accepted - beat.taken >= NEWS;
-        if now < beat.due && !(is_news && self.host.slot.is_some()) {
-            return;
-        }
+        let has_buffers = self.host.pool.has_room();
+        let vitals = Vitals {
+            open: self.host.shared.phase() == Phase::Run && self.rest_until.is_none(),
+            has_buffers,
+            room: if has_buffers { self.room() } else { 0 },
+            accepted: self.host.counters().accepted.get(),
+        };
+        let (now, steered) = (self.now(), self.host.slot.is_some());
+        let Some(beat) = self.heartbeat.beat(now, vitals, steered) else { return };
         if let Some(slot) = &self.host.slot {
             let flows = u32::try_from(self.flows.flows().len()).unwrap_or(u32::MAX);
-            if let Err(error) = slot.beat(open, room, flows) {
+            if let Err(error) = slot.beat(vitals.open, vitals.offered(), flows) {
                 tracing::error!(%error, "a worker could not say that it lives");
             }
         }
-        self.host.shared.beat(self.host.index, now);
+        self.host.shared.beat(self.host.index, self.host.now);
         self.balance();
-        if now >= beat.due {
+        if beat.is_due {
             self.host.pool.let_go();
             self.flows.give_back();
         }
-        let until_next = if self.host.slot.is_some() { BEAT } else { SLOW_BEAT };
-        self.beat =
-            Beat { due: now + until_next, open, has_room, offers_room: room > 0, taken: accepted };
     }
 }

@@ -18,7 +18,10 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_config::{Config, LegConfig, ReadAheadKind};
-use midspan_split::{Cause, DeferredAccept, FirstWindows, Host, PerLeg, ReadAhead, Rules, Worker};
+use midspan_split::{
+    Cause, DeferredAccept, Drain, DrainKind, FirstWindows, Heartbeat, Host, PerLeg, ReadAhead,
+    Rules, Worker,
+};
 use midspan_sys::sockdiag;
 use midspan_units::{ByteSize, Time};
 use rustix::event::Timespec;
@@ -26,7 +29,6 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventFlags};
 use rustix::io::Errno;
 
 use asked::Asked;
-use beat::Beat;
 pub(crate) use host::LiveHost;
 use intake::listeners;
 use processor::Processor;
@@ -44,14 +46,6 @@ use crate::wake::lower;
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 512;
-/// How long a draining relay still takes connections, at most: those whose handshake was under way when
-/// the rules that brought them were removed.
-const LAST_HANDSHAKES: Duration = Duration::from_secs(1);
-/// How often a draining worker looks whether there still are any.
-const LOOK_FOR_HANDSHAKES: Duration = Duration::from_millis(20);
-/// The same for one that another relay has taken over from, which is in no hurry: enough for a SYN+ACK
-/// that is sent again.
-const RETIRING: Duration = Duration::from_secs(4);
 /// What a worker may have in buffers however small its share would be.
 const LEAST_BUFFERED: u64 = 1 << 20;
 
@@ -67,15 +61,15 @@ pub(crate) struct EventLoop {
     listeners: Vec<Listener>,
     /// Those of them at which connections wait.
     waiting_at: Vec<usize>,
-    beat: Beat,
+    heartbeat: Heartbeat,
     /// When resting listeners are watched again.
     rest_until: Option<Instant>,
     /// None if it may run anywhere.
     processor: Option<Processor>,
     greetings: Greetings,
     deferred: DeferredAccept<LiveHost>,
-    /// While a worker drains: until when it listens, and when it looks whether it still has to.
-    last_accept: Option<(Instant, Instant)>,
+    /// While it drains.
+    drain: Option<Drain>,
     asked: Asked,
     /// That of the settings.
     generation: u64,
@@ -110,12 +104,12 @@ impl EventLoop {
             flows: Worker::new(rules, shared.admission.clone(), shared.epoch.time(now)),
             waiting_at: Vec::with_capacity(listeners.len()),
             listeners,
-            beat: Beat::none(now),
+            heartbeat: Heartbeat::new(shared.epoch.time(now)),
             rest_until: None,
             processor: None,
             greetings,
             deferred: DeferredAccept::default(),
-            last_accept: None,
+            drain: None,
             asked: Asked::default(),
             generation,
             host: LiveHost {
@@ -217,7 +211,8 @@ impl EventLoop {
         self.set_rules();
         self.flows.wake_waiting(&self.host);
         // There may be room now, or none.
-        self.beat.due = self.host.now;
+        let now = self.now();
+        self.heartbeat.hurry(now);
     }
 
     fn set_rules(&mut self) {
@@ -265,13 +260,16 @@ impl EventLoop {
         let now = self.now();
         let flows = self.flows.poll_timeout(now).map(|(due, _)| due);
         let moment = |due: Time| self.host.now + Duration::from(due.since(now));
-        let timers = [flows, self.deferred.poll_timeout(), self.greetings.poll_timeout()];
+        let drain = self.drain.as_ref().filter(|_| !self.listeners.is_empty());
+        let timers = [
+            flows,
+            self.deferred.poll_timeout(),
+            self.greetings.poll_timeout(),
+            drain.map(Drain::poll_timeout),
+            Some(self.heartbeat.poll_timeout()),
+        ];
         let timers = timers.into_iter().flatten().min().map(moment);
-        let last_accept = self.last_accept.filter(|_| !self.listeners.is_empty());
-        let last_accept = last_accept.map(|(until, look)| until.min(look));
-        let beat = Some(self.beat.due);
-        let all = [timers, self.rest_until, last_accept, beat];
-        let due = all.into_iter().flatten().min()?;
+        let due = [timers, self.rest_until].into_iter().flatten().min()?;
         let wait = due.saturating_duration_since(self.host.now);
         // Rounded up, as waking early would only mean to wait again.
         let rounding = if wait.is_zero() { Duration::ZERO } else { Duration::from_millis(1) };
@@ -305,25 +303,16 @@ impl EventLoop {
         if self.listeners.is_empty() {
             return;
         }
-        let now = self.host.now;
-        let retires = self.host.shared.phase() == Phase::Retire;
-        let last = if retires { RETIRING } else { LAST_HANDSHAKES };
-        // Packets that had been steered are on their way to the listener: the first look is not at once.
-        let (until, look) = self.last_accept.get_or_insert((now + last, now + LOOK_FOR_HANDSHAKES));
-        if now < *until {
-            if now < *look {
-                return;
-            }
-            *look = now + LOOK_FOR_HANDSHAKES;
-            // Other sockets of a relay in use are many to look through, and it is in no hurry.
-            if retires
-                || !self.flows.flows().is_empty()
-                || sockdiag::handshakes_under_way().unwrap_or(true)
-            {
-                return;
-            }
+        let kind = match self.host.shared.phase() {
+            Phase::Retire => DrainKind::Retire,
+            _ => DrainKind::Drain,
+        };
+        let (now, holds_flows) = (self.now(), !self.flows.flows().is_empty());
+        let drain = self.drain.get_or_insert_with(|| Drain::new(kind, now));
+        let handshakes = || sockdiag::handshakes_under_way().unwrap_or(true);
+        if drain.is_over(now, holds_flows, handshakes) {
+            self.close_listeners();
         }
-        self.close_listeners();
     }
 }
 
