@@ -238,7 +238,7 @@ const MEANING: [&str; 5] = [
      of recorded runs, which tests make again or hold to their records; the names at the end of each section are their folders.",
     "A number agrees (✓) if it is within 25 % of the paper's, a change in per cent if it is within 10 points of it. Where a text \
      has words and no number, their sense is given in short with the range or bound that they are read as here: that reading is \
-     ours, not the paper's. Bars and curves of the papers cannot be read any more.",
+     ours, not the paper's. What is only drawn in the papers, as bars and curves, was not read off.",
     "Tolerances and readings were chosen when most of the results were known, and not before: take the counts as a guide, and the \
      numbers as the finding. A figure run by packets and by super-packets counts twice. Rows marked as experiments are under \
      settings that are not the figure's, chosen to find a cause; they count for nothing.",
