@@ -145,7 +145,8 @@ fn unknown_values() {
     assert_eq!(
         spoilt("{ loss = {", "{ lost = {"),
         "x.toml:9: unknown value `lost`; did you mean `loss`? Known here: `rate`, `delay`, `loss`, \
-         `gilbert-elliott`, `late`, `rlc`, `trace`, `policer`, `radio`, `wla`, `mmwave`"
+         `gilbert-elliott`, `late`, `rlc`, `trace`, `policer`, `radio`, `wla`, `mmwave`, \
+         `external`"
     );
     assert_eq!(
         spoilt("\"upload\"", "\"up\""),
