@@ -56,7 +56,8 @@ impl Heartbeat {
     /// connections alone.
     pub fn beat(&mut self, now: Time, vitals: Vitals, steered: bool) -> Option<Beat> {
         let is_due = now >= self.due;
-        if !is_due && !(steered && self.is_news(&vitals)) {
+        let speaks = is_due || steered && self.is_news(&vitals);
+        if !speaks {
             return None;
         }
         self.due = now + if steered { PERIOD } else { SLOW_PERIOD };
