@@ -1,7 +1,7 @@
 //! Elements of a path that are written in Python.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use midspan_path::{Decide, Ecn, Externals, Fate, Maker, Seen};
 use midspan_units::{Span, Time};
@@ -67,25 +67,30 @@ impl Drop {
 }
 
 /// The first exception of an element. From then on all of them drop everything: the runs are soon over.
+///
+/// Nothing of the interpreter is done under its lock: an exception that is looked at may give the interpreter's lock away
+/// for a while (its kind is worked out once), and who has that then must not have to wait for this one.
 #[derive(Clone, Default)]
-pub(crate) struct Failure(Arc<Mutex<Option<PyErr>>>);
+pub(crate) struct Failure(Arc<Mutex<Option<Arc<PyErr>>>>);
 
 impl Failure {
     /// Raises it, if there was one.
     pub(crate) fn check(&self) -> PyResult<()> {
-        let first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*first {
-            Some(error) => Err(Python::attach(|py| error.clone_ref(py))),
-            None => Ok(()),
-        }
+        let first = self.first().clone();
+        first.map_or(Ok(()), |error| Err(Python::attach(|py| error.clone_ref(py))))
     }
 
     fn happened(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.first().is_some()
     }
 
     fn keep(&self, error: PyErr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        let error = Arc::new(error);
+        self.first().get_or_insert_with(|| error.clone());
+    }
+
+    fn first(&self) -> MutexGuard<'_, Option<Arc<PyErr>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
