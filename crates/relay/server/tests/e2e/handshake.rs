@@ -29,7 +29,7 @@ enum Server {
     Silent,
     /// Accepts, and resets.
     Resets,
-    /// Misses the first SYN, accepts the second, says a word and ends.
+    /// Misses the first SYN from a port, whoever sends it, accepts the next, says a word and ends.
     Slow,
     /// Accepts, says a word and ends.
     Works,
@@ -110,8 +110,10 @@ impl<'a> Servers<'a> {
         }
         let rules = format!(
             "add table inet t; add chain inet t i {{ type filter hook input priority 0; }}; \
+             add set inet t seen {{ typeof th sport; flags dynamic,timeout; }}; \
              add rule inet t i tcp dport {SILENT} drop; \
-             add rule inet t i tcp dport {SLOW} tcp flags syn numgen inc mod 2 == 0 drop"
+             add rule inet t i tcp dport {SLOW} tcp flags syn th sport != @seen \
+             add @seen {{ th sport timeout 60s }} drop"
         );
         assert!(world.server.apply(Command::new("nft").arg(rules)).status().unwrap().success());
         // The server's host is a router, to networks that are not there, and says so at any rate.
