@@ -80,6 +80,13 @@ CC_INLINE u32 hystart_burst_us(const struct cc *cc)
 	return narrow(min64(div_sat(HYSTART_BURSTS_BYTES * USEC_PER_SEC, mul_sat(rate, 2)), 1000));
 }
 
+/* What is acknowledged came to the sender bit by bit: the train that begins here, or goes on, says how, and
+ * nothing of the path. There is no train until the next round. */
+CC_INLINE void hystart_break_train(struct hystart *hystart, const struct cc *cc)
+{
+	hystart->train_us = hystart_now_us(cc) - HYSTART_TRAIN_GAP_US - 1;
+}
+
 /* HyStart: whether the pipe is full, by a train of acknowledgements that is as long as the way there,
  * or by a round-trip time that has grown. */
 CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc, u32 rtt_us)

@@ -13,6 +13,9 @@
  *    loss is congestion for some time.
  * 4. ECN's marks: the network itself says so.
  *
+ * And slow start does not end because acknowledgements come in a train as long as the path (HyStart) where that is how
+ * the data came to the relay: a paced server's come evenly.
+ *
  * Other losses are repaired and change nothing, in slow start either. A late packet is held lost and
  * sent again, as the stack has it; that it was needless then costs one packet, and not the window. */
 #pragma once
@@ -181,6 +184,8 @@ CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc
 	radio->lost = cc->lost;
 	radio->delivered_ce = cc->delivered_ce;
 	radio_observe(radio, cc, sample);
+	if (sample->app_limited)
+		hystart_break_train(&radio->cubic.hystart, cc);
 	cubic_measure(&radio->cubic, cc, sample);
 	if (radio->reducing && !before(cc->snd_una, radio->reduced_until)) {
 		radio->reducing = 0;

@@ -19,7 +19,7 @@ use midspan_units::{Span, Time};
 
 use crate::{Config, Connection, Control, RateSample, Sample, State};
 
-/// A sender that always has data, on a path of one round-trip time: an acknowledgement for each
+/// A sender on a path of one round-trip time: an acknowledgement for each
 /// packet, spread evenly over the round trip.
 #[derive(Clone)]
 pub(crate) struct Sender {
@@ -27,6 +27,8 @@ pub(crate) struct Sender {
     pub(crate) connection: Connection,
     /// What every acknowledgement says, beside what the path does.
     pub(crate) sample: Sample,
+    /// Its data come to it as it can send them, or more slowly.
+    pub(crate) app_limited: bool,
     rtt: Span,
 }
 
@@ -47,7 +49,7 @@ impl Sender {
         let mut control = Control::new(name, &config).unwrap();
         control.established(&connection);
         let sample = Sample { acked: 1, rtt: Some(rtt), cwnd_limited: true, ..Sample::default() };
-        Sender { control, connection, sample, rtt }
+        Sender { control, connection, sample, app_limited: false, rtt }
     }
 
     /// Sets where the connection stands: past slow start, at this window.
@@ -74,7 +76,7 @@ impl Sender {
             prior_delivered: connection.delivered.wrapping_sub(cwnd),
             tx_in_flight: cwnd,
             tx_lost: 0,
-            app_limited: false,
+            app_limited: self.app_limited,
         });
         let sample = self.sample;
         self.acknowledge(&sample);

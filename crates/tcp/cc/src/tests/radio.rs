@@ -53,6 +53,25 @@ fn a_loss_without_a_queue_does_not_end_slow_start() {
     assert!(sender.control.cwnd() >= before * 2);
 }
 
+/// What a paced server sends comes to a relay evenly, and its acknowledgements, closer than 2 ms, as evenly: a train as long
+/// as the way there, of which CUBIC would hold that the path is full.
+#[test]
+fn data_that_come_evenly_do_not_end_slow_start() {
+    let left_at = |name, app_limited| {
+        let mut sender = Sender::new(name, Config::default(), Span::from_millis(100));
+        sender.app_limited = app_limited;
+        while sender.control.in_slow_start() && sender.control.cwnd() < 10_000 {
+            sender.ack();
+        }
+        sender.control.cwnd()
+    };
+    assert_eq!(left_at("radio", true), 10_000);
+    for (name, app_limited) in [("radio", false), ("cubic", true), ("cubic", false)] {
+        let cwnd = left_at(name, app_limited);
+        assert!((50..=200).contains(&cwnd), "{name} {cwnd}");
+    }
+}
+
 /// RFC 9438, section 4.6: 0.7 of the window, once in a round trip.
 #[test]
 fn a_loss_with_a_queue_is_cubics() {
