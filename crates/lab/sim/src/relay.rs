@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use midspan_split::{
-    Action, Cause, Failure, FirstWindows, LastWritten, Leg, LegInfo, Legs, Outcome, PerLeg, Read,
+    Action, Cause, ClientLink, Failure, FirstWindows, Leg, LegInfo, Legs, Outcome, PerLeg, Read,
     Readiness, Way, Write,
 };
 use midspan_tcp::{Endpoint, Stage};
@@ -24,10 +24,10 @@ pub(crate) fn turn(world: &mut World, number: usize) {
         return;
     }
     connect_onward(world, number);
-    let Splitter { mut pump, legs, first, ref written, .. } = world.flows[number];
-    let written = written.clone();
+    let Splitter { mut pump, legs, first, ref link, .. } = world.flows[number];
+    let link = link.clone();
     let now = world.now;
-    let mut ends = Endpoints { world, legs, first, written };
+    let mut ends = Endpoints { world, legs, first, link };
     for leg in Leg::BOTH {
         let Some(readiness) = ends.readiness(leg) else { continue };
         if pump.event(leg, readiness, &mut ends) == Outcome::Refused {
@@ -53,7 +53,7 @@ pub(crate) fn turn(world: &mut World, number: usize) {
     }
     if abort.is_some() {
         world.flows[number].over = true;
-        world.flows[number].written = None;
+        world.flows[number].link = None;
     }
 }
 
@@ -87,7 +87,7 @@ fn connect_onward(world: &mut World, number: usize) {
         else {
             return;
         };
-        world.flows[number].written = Some(world.last_written(host, ue));
+        world.flows[number].link = Some(world.client_link(host, ue));
         let next = match server.1 {
             User::Relay(next) => Some(next),
             User::Application(_) => None,
@@ -106,7 +106,7 @@ struct Endpoints<'a> {
     world: &'a mut World,
     legs: PerLeg<Option<SocketId>>,
     first: FirstWindows,
-    written: Option<Arc<LastWritten>>,
+    link: Option<Arc<ClientLink>>,
 }
 
 impl Endpoints<'_> {
@@ -117,13 +117,13 @@ impl Endpoints<'_> {
     /// The client is written to: with the first bytes it is settled how many packets of them go out at once.
     fn begin(&mut self) {
         let (now, first) = (self.world.now, self.first);
-        let Some(written) = self.written.clone() else { return };
-        if let Some(client) = self.endpoint(Leg::Client).filter(|client| client.written() == 0)
-            && let Some(packets) = first.first(written.ago(now), client.cwnd())
-        {
-            client.set_first_window(packets);
+        let Some(link) = self.link.clone() else { return };
+        if let Some(client) = self.endpoint(Leg::Client).filter(|client| client.written() == 0) {
+            link.handshake(now, client.info().rtt);
+            if let Some(packets) = first.first(&link, now, client.cwnd()) {
+                client.set_first_window(packets);
+            }
         }
-        written.now(now);
     }
 
     /// What has become of a leg, if there is one. To look again costs nothing here, so it says all that may be so.
@@ -156,6 +156,9 @@ impl Legs for Endpoints<'_> {
             self.begin();
         }
         let bytes = self.endpoint(to).map_or(0, |sink| sink.write(held));
+        if let (Leg::Client, Some(link)) = (to, &self.link) {
+            link.write(self.world.now, bytes);
+        }
         Write::Some { bytes, full: bytes < held }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use midspan_split::{FirstWindows, LastWritten, Leg, PerLeg, Pump, ReadAhead, ReceiveWindow};
+use midspan_split::{ClientLink, FirstWindows, Leg, PerLeg, Pump, ReadAhead, ReceiveWindow};
 
 use crate::socket::{Setup, SocketId, User};
 
@@ -18,8 +18,8 @@ pub(crate) struct Splitter {
     pub(crate) windows: Option<[ReceiveWindow; 2]>,
     /// What its client leg may begin with.
     pub(crate) first: FirstWindows,
-    /// When its client was last written to, by whichever flow of the relay; from when it is connected until it is over.
-    pub(crate) written: Option<Arc<LastWritten>>,
+    /// What the relay knows of its client's link; from when it is connected until it is over.
+    pub(crate) link: Option<Arc<ClientLink>>,
     /// Whatever it held is given up.
     pub(crate) over: bool,
 }
@@ -38,7 +38,7 @@ impl Splitter {
             onward: Some(Box::new((server_leg, server))),
             windows: None,
             first,
-            written: None,
+            link: None,
             over: false,
         }
     }

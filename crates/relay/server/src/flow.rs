@@ -8,7 +8,7 @@ use std::vec::IntoIter;
 
 use midspan_observe::FlowId;
 use midspan_split::{
-    Failure, FirstWindows, Flow, Key, LastWritten, Leg, LegInfo, Legs, Note, PerLeg, Read,
+    ClientLink, Failure, FirstWindows, Flow, Key, Leg, LegInfo, Legs, Note, PerLeg, Read,
     Readiness, Verdict, Way, Write,
 };
 use midspan_steer::FirstWindow;
@@ -39,8 +39,8 @@ pub(crate) struct LiveFlow {
     pub(crate) dscp: u8,
     /// What the server is sent before what the client sends, until it is connected.
     preface: Option<Box<[u8]>>,
-    /// When its client was last written to, by whichever flow.
-    written: Arc<LastWritten>,
+    /// What is known of its client's link, from all flows.
+    link: Arc<ClientLink>,
     /// It was by this one.
     begun: bool,
 }
@@ -66,16 +66,12 @@ pub(crate) struct Beginning<'a> {
 }
 
 impl Beginning<'_> {
-    /// Settles how many packets go out at once of the first that a client is sent, which was last written to so long ago
-    /// on its other connections.
-    fn settle(&self, client: &OwnedFd, quiet: Option<Span>) {
+    /// Settles how many packets go out at once of the first that a client is sent over this link.
+    fn settle(&self, client: &OwnedFd, link: &ClientLink) {
         let Some(program) = self.program else { return };
-        // Whatever the kernel has given it: that need not be asked where it is kept.
-        if self.windows.first(quiet, u32::MAX).is_none() {
-            return;
-        }
         let set = midspan_sys::socket::tcp_info(client).and_then(|info| {
-            let packets = self.windows.first(quiet, info.snd_cwnd);
+            link.handshake(self.now, Span::from_micros(info.rtt.into()));
+            let packets = self.windows.first(link, self.now, info.snd_cwnd);
             packets.map_or(Ok(()), |packets| program.set(client, packets))
         });
         if let Err(error) = set {
@@ -150,10 +146,10 @@ impl LiveFlow {
         others: Others,
         dscp: u8,
         preface: Option<Box<[u8]>>,
-        written: Arc<LastWritten>,
+        link: Arc<ClientLink>,
     ) -> Self {
         let stores = PerLeg { client: Store::Empty, server: Store::Empty };
-        LiveFlow { sockets, stores, story, others, dscp, preface, written, begun: false }
+        LiveFlow { sockets, stores, story, others, dscp, preface, link, begun: false }
     }
 
     /// The next server to try.
@@ -189,8 +185,8 @@ impl LiveFlow {
 
     /// Its connections, and what is between them.
     pub(crate) fn legs<'a>(&'a mut self, means: Means<'a>) -> Sockets<'a> {
-        let LiveFlow { sockets, stores, story, written, begun, .. } = self;
-        Sockets { sockets, stores, spliced: &mut story.spliced, written, begun, means }
+        let LiveFlow { sockets, stores, story, link, begun, .. } = self;
+        Sockets { sockets, stores, spliced: &mut story.spliced, link, begun, means }
     }
 
     /// What this leg has in the outbox; with `more` to come soon.
@@ -251,7 +247,7 @@ pub(crate) struct Sockets<'a> {
     stores: &'a mut PerLeg<Store>,
     /// Directions that were ever promoted to splicing.
     spliced: &'a mut PerLeg<bool>,
-    written: &'a LastWritten,
+    link: &'a ClientLink,
     begun: &'a mut bool,
     means: Means<'a>,
 }
@@ -273,20 +269,27 @@ impl Legs for Sockets<'_> {
         read
     }
 
-    fn write(&mut self, to: Leg, _held: u64, more: bool) -> Write {
-        if to == Leg::Client {
-            let Beginning { now, .. } = self.means.beginning;
-            if !std::mem::replace(self.begun, true) {
-                self.means.beginning.settle(&self.sockets.client, self.written.ago(now));
-            }
-            self.written.now(now);
+    fn write(&mut self, to: Leg, held: u64, more: bool) -> Write {
+        let is_first = to == Leg::Client && !std::mem::replace(self.begun, true);
+        if is_first {
+            self.means.beginning.settle(&self.sockets.client, self.link);
         }
         let copies = self.stores[to.other()].copied().is_some();
-        if copies && self.means.outbox.post(self.means.key, to) {
-            return Write::Posted;
+        let written = if copies && self.means.outbox.post(self.means.key, to) {
+            Write::Posted
+        } else {
+            let written = self.stores[to.other()].write(&self.sockets[to], more);
+            count_written(self.means.counters, to, written);
+            written
+        };
+        if to == Leg::Client {
+            let bytes = match written {
+                Write::Some { bytes, .. } => bytes,
+                Write::Posted => held,
+                Write::Failed(_) => 0,
+            };
+            self.link.write(self.means.beginning.now, bytes);
         }
-        let written = self.stores[to.other()].write(&self.sockets[to], more);
-        count_written(self.means.counters, to, written);
         written
     }
 

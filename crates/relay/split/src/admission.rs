@@ -1,11 +1,10 @@
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::first_window::LastWritten;
+use crate::first_window::ClientLink;
 
 /// How many flows are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,11 +48,12 @@ pub struct Admission<C> {
     parts: [Mutex<HashMap<C, Open>>; PARTS],
 }
 
-/// What a client has open.
+/// What a client has open, and what is known of its link; of one that has nothing open, too, for as long as its place is not
+/// wanted.
 #[derive(Debug, Default)]
 struct Open {
     flows: u32,
-    written: Arc<LastWritten>,
+    link: Arc<ClientLink>,
 }
 
 /// So many that workers seldom meet in one.
@@ -83,7 +83,10 @@ impl<C: Copy + Eq + Hash> Admission<C> {
 
     /// All clients that have flows open, each as it was at some moment of the call.
     pub fn clients(&self) -> Vec<C> {
-        self.parts.iter().flat_map(|part| lock(part).keys().copied().collect::<Vec<_>>()).collect()
+        let open = |part: &HashMap<C, Open>| -> Vec<C> {
+            part.iter().filter(|(_, open)| open.flows > 0).map(|(client, _)| *client).collect()
+        };
+        self.parts.iter().flat_map(|part| open(&lock(part))).collect()
     }
 
     /// Takes a new flow of `client` into account, and says whether the client may have no more now. Every flow admitted must
@@ -103,6 +106,9 @@ impl<C: Copy + Eq + Hash> Admission<C> {
             self.flows.fetch_sub(1, Ordering::Relaxed);
             return Err(Refusal::TooManyOfClient);
         }
+        if part.len() == part.capacity() && !part.contains_key(&client) {
+            part.retain(|_, open| open.flows > 0);
+        }
         let open = part.entry(client).or_default();
         open.flows += 1;
         Ok(open.flows >= most)
@@ -112,12 +118,9 @@ impl<C: Copy + Eq + Hash> Admission<C> {
     /// admitted.
     pub fn release(&self, client: C) -> bool {
         let mut part = self.part(&client);
-        let Entry::Occupied(mut open) = part.entry(client) else { return false };
-        let was_full = open.get().flows >= self.limit_per_client.load(Ordering::Relaxed);
-        match open.get().flows {
-            1 => drop(open.remove()),
-            _ => open.get_mut().flows -= 1,
-        }
+        let Some(open) = part.get_mut(&client).filter(|open| open.flows > 0) else { return false };
+        let was_full = open.flows >= self.limit_per_client.load(Ordering::Relaxed);
+        open.flows -= 1;
         self.flows.fetch_sub(1, Ordering::Relaxed);
         was_full
     }
@@ -138,9 +141,10 @@ impl<C: Copy + Eq + Hash> Admission<C> {
         open >= self.limit_per_client.load(Ordering::Relaxed)
     }
 
-    /// When a client was last written to, which its flows share and keep up to date; nobody's if it has none open.
-    pub fn last_written(&self, client: &C) -> Arc<LastWritten> {
-        self.part(client).get(client).map(|open| open.written.clone()).unwrap_or_default()
+    /// What is known of a client's link, which its flows share and keep up to date; nothing, and nobody's, if it has none
+    /// open and is not remembered.
+    pub fn link(&self, client: &C) -> Arc<ClientLink> {
+        self.part(client).get(client).map(|open| open.link.clone()).unwrap_or_default()
     }
 
     /// That part of the clients to which this one belongs.

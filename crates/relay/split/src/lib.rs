@@ -37,7 +37,7 @@ pub use admission::{Admission, Budget, Limits, Refusal, room_of_each, takes_near
 pub use defaults::ReadAheadKind;
 pub use deferred_accept::{Asked, Asking, DeferredAccept, Ends};
 pub use drain::{Drain, DrainKind};
-pub use first_window::{BUSY, FirstWindows, LastWritten};
+pub use first_window::{ClientLink, FirstWindows};
 pub use flow::{Cause, Flow, Verdict};
 pub use heartbeat::{Beat, Heartbeat, Vitals};
 pub use leg::{Leg, PerLeg};

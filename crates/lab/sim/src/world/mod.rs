@@ -3,12 +3,12 @@
 mod events;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use midspan_cc::feedback::Value;
 use midspan_path::{Counters, Way};
 use midspan_reordering::Lateness;
-use midspan_split::LastWritten;
+use midspan_split::ClientLink;
 use midspan_tcp::{Endpoint, Metrics};
 use midspan_units::{Span, Time};
 
@@ -44,8 +44,8 @@ pub(crate) struct World {
     remembered: HashMap<Acquaintance, Metrics>,
     /// How late segments come to a host from a UE.
     lateness: HashMap<(Host, u32), Lateness>,
-    /// When relays on a host have last written to a UE, as long as they have a flow of its.
-    last_written: HashMap<(Host, u32), Weak<LastWritten>>,
+    /// What relays on a host know of the links of UEs.
+    client_links: HashMap<(Host, u32), Arc<ClientLink>>,
     /// What NetAssist says last of the UE's link, and to which host.
     feedback: Option<(Host, Value)>,
     /// Events handled: packets that left a link, and timers.
@@ -68,7 +68,7 @@ impl World {
             stirred: Vec::new(),
             remembered: HashMap::new(),
             lateness: HashMap::new(),
-            last_written: HashMap::new(),
+            client_links: HashMap::new(),
             feedback: None,
             events: 0,
         }
@@ -169,14 +169,9 @@ impl World {
         self.flows.len() - 1
     }
 
-    /// What the flows of a UE's share that a relay on `host` has.
-    pub(crate) fn last_written(&mut self, host: Host, ue: u32) -> Arc<LastWritten> {
-        let shared = self.last_written.entry((host, ue)).or_default();
-        shared.upgrade().unwrap_or_else(|| {
-            let new = Arc::default();
-            *shared = Arc::downgrade(&new);
-            new
-        })
+    /// What a relay on `host` knows of a UE's link.
+    pub(crate) fn client_link(&mut self, host: Host, ue: u32) -> Arc<ClientLink> {
+        self.client_links.entry((host, ue)).or_default().clone()
     }
 
     /// Drops a connection from its client's socket on, through all relays, with everything that is under
@@ -186,7 +181,7 @@ impl World {
         while let Some(peer) = next.and_then(|peer| self.remove(peer)) {
             let User::Relay(flow) = peer.user else { return };
             self.free_flows.push(flow);
-            self.flows[flow].written = None;
+            self.flows[flow].link = None;
             let onward = self.flows[flow].server_leg().and_then(|leg| self.remove(leg));
             next = onward.map(|leg| leg.peer);
             if next.is_none() {

@@ -83,7 +83,7 @@ impl LiveHost {
             // A socket that does not connect yet would look like one that has ended.
             Opened::PortInUse => self.counters().port_waits.add(1),
         }
-        let written = self.shared.admission.last_written(&subscriber(client.ip()));
-        Ok((LiveFlow::new(story, sockets, others, opening.dscp, preface, written), opened))
+        let link = self.shared.admission.link(&subscriber(client.ip()));
+        Ok((LiveFlow::new(story, sockets, others, opening.dscp, preface, link), opened))
     }
 }
