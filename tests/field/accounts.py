@@ -5,7 +5,8 @@ Transfers by curl, of several sizes, across a radio link that loses packets and 
 these congestion controls. Half of them are held out (`policy.holdout`). For each size: how long they took by curl's clock
 and by the flow log, split and not, and how much faster split ones are by either.
 
-    tests/field/accounts.py [--transfers N] [--server-control NAME,...] [--loss PERCENT] [--record]
+    tests/field/accounts.py [--transfers N] [--server-control NAME,...] [--loss PERCENT]
+                            [--at-once N] [--slot TIME] [--also TOML] [--record]
 
 Root; nothing outside the namespaces of `midspan lab shell` is changed. Ends with 1 if a gain by the account is further
 than a twentieth from that by the clients' clocks.
@@ -29,7 +30,6 @@ SIZES = {"10 kB": 10_000, "100 kB": 100_000, "1 MB": 1_000_000, "5 MB": 5_000_00
 # Of one in so many transfers of the smaller sizes.
 SHARES = {"10 kB": 4, "100 kB": 4, "1 MB": 3, "5 MB": 2}
 PORT = 8080
-AT_ONCE = 4
 PATIENCE = 30
 # How far the two gains may be apart.
 APART = 0.05
@@ -61,11 +61,12 @@ interception = "bpf"
 pin = false
 [policy]
 holdout = 500
-holdout_slot = "0 s"
+holdout_slot = "{slot}"
 [log]
 addresses = "plain"
 [flow_log]
 path = "{log}"
+{also}
 """
 
 NGINX = """
@@ -83,11 +84,14 @@ def main():
     parser.add_argument("--transfers", type=int, default=500)
     parser.add_argument("--server-control", default="cubic,ms_bbr")
     parser.add_argument("--loss", default="1")
+    parser.add_argument("--at-once", type=int, default=4, help="of how many transfers, by the same client")
+    parser.add_argument("--slot", default="0 s", help="the two arms take turns of this time (policy.holdout_slot)")
+    parser.add_argument("--also", default="", help="more of the relay's settings, TOML")
     parser.add_argument("--record", action="store_true", help="keep it in bench/runs/")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        return inside(Path(options.inside), options.transfers)
+        return inside(Path(options.inside), options.transfers, options.at_once)
     if os.geteuid() != 0:
         sys.exit("accounts: BPF steers, which takes root")
     apart, said, raw = 0, [], []
@@ -128,11 +132,11 @@ def run(folder, control, options):
         (folder / name.replace(" ", "")).write_bytes(random.Random(size).randbytes(size))
     os.chmod(folder, 0o755)
     (folder / "path.toml").write_text(SCENARIO.format(loss=options.loss, control=control))
-    (folder / "relay.toml").write_text(RELAY.format(log=folder / "flows.jsonl"))
+    (folder / "relay.toml").write_text(RELAY.format(log=folder / "flows.jsonl", slot=options.slot, also=options.also))
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT))
     command = [MIDSPAN, "lab", "shell", folder / "path.toml", "--variant", "none", "--quiet"]
     command += ["--server", f"nginx -c {folder}/nginx.conf", "--", sys.executable, __file__]
-    command += ["--inside", folder, "--transfers", str(options.transfers)]
+    command += ["--inside", folder, "--transfers", str(options.transfers), "--at-once", str(options.at_once)]
     shell = subprocess.Popen(command)
     try:
         wait(lambda: (folder / "inside").exists() or shell.poll() is not None)
@@ -158,7 +162,7 @@ def start_relay(folder):
     wait(lambda: "ready" in log.read_text() or relay.poll() is not None)
 
 
-def inside(folder, transfers):
+def inside(folder, transfers, at_once):
     """On the UE."""
     (folder / "inside").touch()
     wait((folder / "relay").exists)
@@ -183,7 +187,7 @@ def inside(folder, transfers):
             with lock:
                 done.append({"kind": kind, "port": int(port), "seconds": float(seconds), "ok": ok})
 
-    workers = [threading.Thread(target=fetch) for _ in range(AT_ONCE)]
+    workers = [threading.Thread(target=fetch) for _ in range(at_once)]
     for worker in workers:
         worker.start()
     for worker in workers:
