@@ -1,8 +1,8 @@
 //! What the emulated links say of a run, in the record's words.
 
 use midspan_emu::Report;
-use midspan_path::{Counters, Times};
-use midspan_scenario::record::{DelayRecord, DirectionRecord, LatenessRecord, LinkRecord};
+use midspan_path::Counters;
+use midspan_scenario::record::{DirectionRecord, LatenessRecord, LinkRecord};
 use midspan_units::Span;
 
 use crate::topology::ShortestRtts;
@@ -29,13 +29,13 @@ impl LinkReports {
     }
 }
 
-/// Both links, for the result record.
-pub(crate) fn records(reports: &LinkReports) -> Vec<LinkRecord> {
-    let wide = reports.wide.iter().map(|wide| record("wide", wide));
-    std::iter::once(record("access", &reports.access)).chain(wide).collect()
+/// Both links, for the result record; with every hundredth of the packets' delays if so wanted.
+pub(crate) fn records(reports: &LinkReports, percentiles: bool) -> Vec<LinkRecord> {
+    let wide = reports.wide.iter().map(|wide| record("wide", wide, percentiles));
+    std::iter::once(record("access", &reports.access, percentiles)).chain(wide).collect()
 }
 
-fn record(link: &str, report: &Report) -> LinkRecord {
+fn record(link: &str, report: &Report, percentiles: bool) -> LinkRecord {
     let micros = |span: Span| span.as_nanos() as f64 / 1e3;
     let lateness = &report.lateness;
     LinkRecord {
@@ -48,12 +48,12 @@ fn record(link: &str, report: &Report) -> LinkRecord {
             max_us: micros(lateness.max),
         },
         unintended_drops: report.drops.total(),
-        up: direction(&report.up, &report.up_delays),
-        down: direction(&report.down, &report.down_delays),
+        up: direction(&report.up).with_delays(&report.up_delays, percentiles),
+        down: direction(&report.down).with_delays(&report.down_delays, percentiles),
     }
 }
 
-fn direction(counters: &Counters, delays: &Times) -> DirectionRecord {
+fn direction(counters: &Counters) -> DirectionRecord {
     DirectionRecord {
         packets_in: counters.packets_in,
         packets_out: counters.packets_out,
@@ -64,6 +64,6 @@ fn direction(counters: &Counters, delays: &Times) -> DirectionRecord {
             .map(|(cause, count)| ((*cause).to_owned(), *count))
             .collect(),
         marked: counters.marked,
-        delay: DelayRecord::of(delays),
+        ..DirectionRecord::default()
     }
 }

@@ -57,6 +57,11 @@ pub enum Workload {
 }
 
 impl Workload {
+    /// Whether records have every hundredth of the links' delays.
+    pub fn percentiles(&self) -> bool {
+        matches!(self, Workload::Bulk(Bulk { percentiles: true, .. }))
+    }
+
     /// Who sends.
     pub fn direction(&self) -> Direction {
         match self {
@@ -92,6 +97,9 @@ pub struct Bulk {
     /// begins. iperf3 sends 37 bytes. Left out of a result's digest where there is none.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub greeting: ByteSize,
+    /// Whether records have every hundredth of the links' delays. Left out of a result's digest where they have not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub percentiles: bool,
 }
 
 impl Bulk {

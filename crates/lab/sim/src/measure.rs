@@ -1,9 +1,7 @@
 //! From sockets and links to the words of a record.
 
-use midspan_path::{Counters, Times};
-use midspan_scenario::record::{
-    DelayRecord, DirectionRecord, LatenessRecord, LegRecord, LinkRecord, Variant,
-};
+use midspan_path::Counters;
+use midspan_scenario::record::{DirectionRecord, LatenessRecord, LegRecord, LinkRecord, Variant};
 use midspan_tcp::Endpoint;
 
 use crate::host::{Host, MEC, UE};
@@ -67,18 +65,23 @@ pub(crate) fn passed_on(world: &World, upload: bool) -> (u64, u64) {
 }
 
 /// What the stretches of the way have done since `before`, which is when their delays were restarted.
-pub(crate) fn links(before: &[(Counters, Counters)], world: &World) -> Vec<LinkRecord> {
+/// With every hundredth of these if so wanted.
+pub(crate) fn links(
+    before: &[(Counters, Counters)],
+    world: &World,
+    percentiles: bool,
+) -> Vec<LinkRecord> {
     let since = |(before, after): (&(Counters, Counters), Stretch)| LinkRecord {
         link: after.name.to_owned(),
         lateness: LatenessRecord::default(),
         unintended_drops: 0,
-        up: direction(&before.0, &after.counters.0, &after.delays.0),
-        down: direction(&before.1, &after.counters.1, &after.delays.1),
+        up: direction(&before.0, &after.counters.0).with_delays(&after.delays.0, percentiles),
+        down: direction(&before.1, &after.counters.1).with_delays(&after.delays.1, percentiles),
     };
     before.iter().zip(world.stretches()).map(since).collect()
 }
 
-fn direction(before: &Counters, after: &Counters, delays: &Times) -> DirectionRecord {
+fn direction(before: &Counters, after: &Counters) -> DirectionRecord {
     let dropped = |(cause, count): (&&'static str, &u64)| {
         let count = count - before.dropped.get(cause).copied().unwrap_or(0);
         (count > 0).then(|| ((*cause).to_owned(), count))
@@ -89,6 +92,6 @@ fn direction(before: &Counters, after: &Counters, delays: &Times) -> DirectionRe
         bytes_out: after.bytes_out - before.bytes_out,
         dropped: after.dropped.iter().filter_map(dropped).collect(),
         marked: after.marked - before.marked,
-        delay: DelayRecord::of(delays),
+        ..DirectionRecord::default()
     }
 }

@@ -297,7 +297,7 @@ impl Run<'_> {
         Ok(Measurement {
             held: held.and_then(|(watch, _)| watch.record()),
             legs: self.legs(),
-            links: measure::links(&links_before, &self.world),
+            links: measure::links(&links_before, &self.world, bulk.percentiles),
             feedback: self.assist.as_ref().map(NetAssist::record),
             cuts,
             ..Look::measurement(&before, &after, bulk.time.saturating_sub(bulk.warmup))
@@ -428,7 +428,7 @@ impl Run<'_> {
             videos: Vec::new(),
             legs,
             held: None,
-            links: measure::links(before, &self.world),
+            links: measure::links(before, &self.world, false),
             feedback: self.assist.as_ref().map(NetAssist::record),
             cuts: Vec::new(),
         }

@@ -249,7 +249,7 @@ impl<'a> Run<'a> {
         crowd.run(self, Time::ZERO + bulk.time)?;
         let after = self.look(&flows, upload);
         Ok(Measurement {
-            links: measure::links(&links_before, &self.world),
+            links: measure::links(&links_before, &self.world, bulk.percentiles),
             ..Look::measurement(&before, &after, self.world.now.since(begin))
         })
     }

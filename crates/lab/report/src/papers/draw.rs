@@ -1,7 +1,7 @@
 //! What a description's chart shows, drawn.
 
 use maud::Markup;
-use midspan_scenario::record::{DelayRecord, PageRecord, PageSample};
+use midspan_scenario::record::{DirectionRecord, PageRecord, PageSample};
 
 use super::Runs;
 use super::describe::{Chart, Item, Kind, Series, meant};
@@ -215,7 +215,7 @@ impl Drawing<'_> {
     fn distribution(&self) -> Result<Trace, String> {
         let of = |values: &Values, series: &Series| {
             let (variant, labels) = self.place(series)?;
-            Ok(values.delay(variant, &labels).map(percentiles))
+            Ok(values.delays(variant, &labels).and_then(distribution))
         };
         let curves = self.curves(of)?;
         Ok(Trace {
@@ -226,7 +226,11 @@ impl Drawing<'_> {
             y_quantity: Quantity::Count,
             x_from_zero: false,
             y_names: Vec::new(),
-            curves: curves.into_iter().map(|curve| Curve { marked: true, ..curve }).collect(),
+            // A mark says where a straight line between two is a guess.
+            curves: curves
+                .into_iter()
+                .map(|curve| Curve { marked: curve.points.len() < 100, ..curve })
+                .collect(),
             rules: Vec::new(),
         })
     }
@@ -331,12 +335,20 @@ impl Drawing<'_> {
     }
 }
 
-/// Delay and share of packets in per cent, where a record has it: its percentiles and its greatest.
-fn percentiles(delay: &DelayRecord) -> Vec<(f64, f64)> {
-    [(delay.p50_us, 50.0), (delay.p95_us, 95.0), (delay.p99_us, 99.0), (delay.max_us, 100.0)]
-        .into_iter()
-        .map(|(micros, share)| (micros / 1e6, share))
-        .collect()
+/// Delay and share of packets in per cent: every hundredth, where a record has that, else its few percentiles and its
+/// greatest.
+fn distribution(packets: &DirectionRecord) -> Option<Vec<(f64, f64)>> {
+    let delay = packets.delay?;
+    let few =
+        [(delay.p50_us, 50.0), (delay.p95_us, 95.0), (delay.p99_us, 99.0), (delay.max_us, 100.0)];
+    let all = packets
+        .delay_percentiles_us
+        .iter()
+        .zip(1..)
+        .map(|(micros, share)| (*micros, f64::from(share)));
+    let points: Vec<(f64, f64)> =
+        if packets.delay_percentiles_us.is_empty() { few.to_vec() } else { all.collect() };
+    Some(points.into_iter().map(|(micros, share)| (micros / 1e6, share)).collect())
 }
 
 /// When a count went up.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use midspan_scenario::record::{DelayRecord, PageRecord, Record, Variant};
+use midspan_scenario::record::{DirectionRecord, PageRecord, Record, Variant};
 use midspan_scenario::summary::{Foreign, Summary};
 use midspan_scenario::{Scenario, Stats};
 
@@ -22,7 +22,7 @@ struct Cell {
     /// By measure.
     numbers: BTreeMap<(Variant, Measure), Number>,
     /// Of its first run, if records are there and it has any.
-    delays: BTreeMap<Variant, DelayRecord>,
+    delays: BTreeMap<Variant, DirectionRecord>,
     pages: BTreeMap<Variant, PageRecord>,
 }
 
@@ -88,8 +88,8 @@ impl Values {
             let (mut delays, mut pages) = (BTreeMap::new(), BTreeMap::new());
             for record in records.iter().filter(|record| record.cell == cell.labels) {
                 let Some(run) = record.measurement() else { continue };
-                if let Some(delay) = run.queueing(spread.spec.workload.direction()) {
-                    delays.entry(record.variant).or_insert(*delay);
+                if let Some(radio) = run.radio(spread.spec.workload.direction()) {
+                    delays.entry(record.variant).or_insert_with(|| radio.clone());
                 }
                 if let Some(page) = run.pages.first() {
                     pages.entry(record.variant).or_insert_with(|| page.clone());
@@ -139,7 +139,7 @@ impl Values {
         self.cells.iter().any(|cell| cell.has(labels))
     }
 
-    pub(super) fn delay(&self, variant: Variant, labels: &Labels) -> Option<&DelayRecord> {
+    pub(super) fn delays(&self, variant: Variant, labels: &Labels) -> Option<&DirectionRecord> {
         self.cells.iter().filter(|cell| cell.has(labels)).find_map(|cell| cell.delays.get(&variant))
     }
 

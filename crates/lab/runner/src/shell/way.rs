@@ -101,6 +101,7 @@ const NOTHING: Bulk = Bulk {
     stagger: Span::ZERO,
     controls: Vec::new(),
     greeting: ByteSize::from_bytes(0),
+    percentiles: false,
 };
 
 #[cfg(test)]

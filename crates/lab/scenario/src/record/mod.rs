@@ -123,16 +123,20 @@ impl Measurement {
 
     /// How long the data waited on the access link, which is where radio is; none on transfers.
     pub fn queueing(&self, direction: Direction) -> Option<&DelayRecord> {
+        self.radio(direction)?.delay.as_ref()
+    }
+
+    /// The data's packets on the access link; none on transfers.
+    pub fn radio(&self, direction: Direction) -> Option<&DirectionRecord> {
         if !self.transfers.is_empty() {
             return None;
         }
         // The first one is the UE's.
         let access = self.links.first()?;
-        let data = match direction {
+        Some(match direction {
             Direction::Upload => &access.up,
             Direction::Download => &access.down,
-        };
-        data.delay.as_ref()
+        })
     }
 
     /// Jain's fairness index of the flows' goodput: from 1 over their number, if one has everything, to

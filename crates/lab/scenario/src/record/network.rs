@@ -81,6 +81,27 @@ pub struct DirectionRecord {
     /// How long packets took beyond the elements' base delays; none where none came through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<DelayRecord>,
+    /// The 1st to the 100th percentile of the same, microseconds to two digits; empty where the scenario does not ask for
+    /// them ([`Bulk::percentiles`](crate::Bulk::percentiles)), and where none came through.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delay_percentiles_us: Vec<f64>,
+}
+
+impl DirectionRecord {
+    /// The distribution of these delays, with every hundredth of it if so wanted.
+    pub fn with_delays(self, delays: &Times, percentiles: bool) -> DirectionRecord {
+        let at = |percent: u32| micros(delays.at(f64::from(percent) / 100.0));
+        let hundredths = if percentiles && delays.count() > 0 { 1..=100 } else { 1..=0 };
+        DirectionRecord {
+            delay: DelayRecord::of(delays),
+            delay_percentiles_us: hundredths.map(at).collect(),
+            ..self
+        }
+    }
+}
+
+fn micros(span: Span) -> f64 {
+    span.as_nanos() as f64 / 1e3
 }
 
 /// Distribution of the time that packets took across a link beyond the base delays of its elements:
@@ -102,7 +123,6 @@ pub struct DelayRecord {
 impl DelayRecord {
     /// What was measured; none of nothing.
     pub fn of(delays: &Times) -> Option<DelayRecord> {
-        let micros = |span: Span| span.as_nanos() as f64 / 1e3;
         (delays.count() > 0).then(|| DelayRecord {
             mean_us: micros(delays.mean()),
             p50_us: micros(delays.at(0.5)),

@@ -23,6 +23,7 @@ fn measured() -> Record {
             dropped: BTreeMap::from([("loss".into(), 5)]),
             marked: 0,
             delay: Some(DelayRecord { mean_us: 1.5, ..DelayRecord::default() }),
+            delay_percentiles_us: vec![0.5, 1.5],
         },
         down: DirectionRecord::default(),
     };
@@ -214,4 +215,20 @@ proptest! {
     fn no_text_panics(text in ".{0,200}") {
         let _ = parse_lines(&text, "r.jsonl");
     }
+}
+
+#[test]
+fn every_hundredth_of_the_delays_is_there_if_it_is_wanted() {
+    let mut delays = Times::new();
+    (1..=1000).for_each(|micros| delays.record(Span::from_micros(micros)));
+    let with = |percentiles| DirectionRecord::default().with_delays(&delays, percentiles);
+    assert_eq!(with(false).delay_percentiles_us, Vec::<f64>::new());
+    let percentiles = with(true).delay_percentiles_us;
+    assert_eq!(percentiles.len(), 100);
+    assert!(percentiles.is_sorted());
+    let delay = with(true).delay.unwrap();
+    assert_eq!((percentiles[49], percentiles[94]), (delay.p50_us, delay.p95_us));
+    assert_eq!(percentiles[99], delay.max_us);
+    let nothing = DirectionRecord::default().with_delays(&Times::new(), true);
+    assert_eq!(nothing, DirectionRecord::default());
 }
