@@ -147,9 +147,6 @@ fn not_live(spec: &CellSpec) -> Option<&'static str> {
     if spec.cells.is_some() {
         return Some("cells are");
     }
-    if spec.relay.shared.is_some() {
-        return Some("a relay's shared buffer is");
-    }
     let page = match &spec.workload {
         Workload::Page(page) => page,
         Workload::Video(_) => return Some("videos are"),

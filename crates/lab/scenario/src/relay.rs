@@ -7,6 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 
+/// What a relay that [divides](Relay::divided) a shared buffer has of it between its sockets, at most.
+const BETWEEN: u64 = 64 << 10;
+/// What a leg has of it at least, if that is no more than an eighth: the largest super-packet.
+const LEAST_SHARE: u64 = 64 << 10;
+/// What a relay may tell its sockets at least.
+const LEAST_TOLD: u64 = 4 << 10;
+
 /// The relay's settings; what is absent is left to the relay's own default.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +33,7 @@ pub struct Relay {
     pub read_ahead: Option<ReadAheadKind>,
     /// All that it may have of a flow in each direction, from coming in until it is acknowledged at the far
     /// side: the receive window is what is left of it (paper `mmwave`, equation 3). In place of `buffer` and
-    /// of the sockets' buffers. Simulated only.
+    /// of the sockets' buffers. Live it is [divided](Relay::divided) among these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<ByteSize>,
     /// How long holes in what comes from UEs are kept from them at most, where segments are known to come late by
@@ -36,6 +43,36 @@ pub struct Relay {
 }
 
 impl Relay {
+    /// How a live relay has a shared buffer, whose sockets each have a buffer of their own: what comes in by one leg
+    /// and goes out by the other one has no more than it has in all. `access` and `wide` are the legs' shortest round
+    /// trips.
+    ///
+    /// A buffer that is full passes once in both round trips together (paper `mmwave`, equations 3 and 4). Each leg
+    /// passes as much if its share of the buffer is as its share of the round trips, but for a least that sockets
+    /// need. Unlike the paper's, a share that one leg has no use for is of none to the other.
+    pub fn divided(&self, access: Span, wide: Span) -> Relay {
+        let Some(shared) = self.shared.map(ByteSize::as_bytes) else { return self.clone() };
+        let between = BETWEEN.min(shared / 16);
+        let sockets = shared - between;
+        let least = LEAST_SHARE.min(sockets / 8);
+        let both = u128::from((access + wide).as_nanos()).max(1);
+        let near = u128::from(sockets) * u128::from(access.as_nanos()) / both;
+        let near = u64::try_from(near).unwrap_or(sockets).clamp(least, sockets - least);
+        let leg = |leg: &LegConfig, share: u64| {
+            // Linux doubles either, for its own overhead: about a half of what segments take that come one by one, and
+            // next to nothing of what is to be sent.
+            let told = |bytes: u64| Some(ByteSize::from_bytes(bytes.max(LEAST_TOLD)));
+            LegConfig { receive_buffer: told(share), send_buffer: told(share / 2), ..leg.clone() }
+        };
+        Relay {
+            client_leg: leg(&self.client_leg, near),
+            server_leg: leg(&self.server_leg, sockets - near),
+            buffer: Some(ByteSize::from_bytes(between)),
+            shared: None,
+            ..self.clone()
+        }
+    }
+
     /// The congestion control of the leg towards the UE: what the file names, else the relay's own default. A live
     /// relay that may not bring that one has the kernel's, which the run's legs then tell.
     pub fn client_control(&self) -> &str {
@@ -64,5 +101,46 @@ impl Relay {
     /// How long holes are kept from UEs at most.
     pub fn reordering_hold(&self) -> Span {
         self.reordering_hold.unwrap_or(defaults::REORDERING_HOLD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(shared: u64, access: u64, wide: u64) -> [u64; 3] {
+        let relay = Relay { shared: Some(ByteSize::from_bytes(shared)), ..Relay::default() };
+        let relay = relay.divided(Span::from_millis(access), Span::from_millis(wide));
+        assert_eq!(relay.shared, None);
+        let of = |leg: &LegConfig| {
+            let [receive, send] =
+                [leg.receive_buffer, leg.send_buffer].map(|told| told.unwrap().as_bytes());
+            assert_eq!(send, receive / 2);
+            receive
+        };
+        [of(&relay.client_leg), relay.buffer.unwrap().as_bytes(), of(&relay.server_leg)]
+    }
+
+    #[test]
+    fn a_buffer_is_divided_as_the_round_trips_are() {
+        let [near, between, far] = shares(1_000_000, 42, 60);
+        assert_eq!(near + between + far, 1_000_000);
+        assert!((near * 60).abs_diff(far * 42) < 200, "{near} {far}");
+    }
+
+    #[test]
+    fn each_leg_has_enough_for_a_super_packet_or_an_eighth() {
+        assert_eq!(shares(10_000_000, 0, 60)[0], LEAST_SHARE);
+        assert_eq!(shares(10_000_000, 60, 0)[2], LEAST_SHARE);
+        let [near, between, far] = shares(160_000, 1, 1000);
+        assert_eq!((near, between), (18_750, 10_000));
+        assert_eq!(near + between + far, 160_000);
+        assert_eq!(shares(1_000_000, 0, 0)[0], LEAST_SHARE);
+    }
+
+    #[test]
+    fn a_relay_that_shares_nothing_is_left_as_it_is() {
+        let relay = Relay { buffer: Some(ByteSize::from_bytes(4096)), ..Relay::default() };
+        assert_eq!(relay.divided(Span::from_millis(1), Span::from_millis(1)), relay);
     }
 }

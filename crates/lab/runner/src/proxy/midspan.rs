@@ -34,7 +34,8 @@ pub(super) fn start(mec: &Netns, spec: &CellSpec, midspan: &Path) -> Result<Prox
 }
 
 fn configuration(spec: &CellSpec) -> Config {
-    let (relay, host) = (&spec.relay, &spec.hosts.mec);
+    let (access, wide) = (spec.path.access.base_rtt(), spec.path.wide.base_rtt());
+    let (relay, host) = (&spec.relay.divided(access, wide), &spec.hosts.mec);
     let mut config = Config::new(client_prefixes());
     // Namespaces of a run end with it, and nobody takes over.
     config.pin = false;
@@ -89,6 +90,11 @@ mod tests {
         expected.pin = false;
         expected.server_leg.congestion_control = Some("reno".to_owned());
         assert_eq!(of(""), expected);
+        let shared = of("[relay]\nshared = \"1 MB\"");
+        assert!(
+            shared.server_leg.receive_buffer.is_some() && shared.client_leg.send_buffer.is_some()
+        );
+        shared.check().unwrap();
         let named = of("[relay]\nclient_leg = { congestion_control = \"cubic\" }");
         assert_eq!(named.client_leg.congestion_control.as_deref(), Some("cubic"));
     }

@@ -262,9 +262,6 @@ fn of_scenario(arguments: &Arguments, file: &Path) -> Result<Around> {
     if cell.spec.cells.is_some() {
         return refused("its mobile network is only simulated; a shell has one UE");
     }
-    if cell.spec.relay.shared.is_some() {
-        return refused("a relay's shared buffer is only simulated");
-    }
     let variant = arguments.variant.unwrap_or(Variant::None);
     if variant == Variant::Haproxy {
         return Err(BadInput::because(
