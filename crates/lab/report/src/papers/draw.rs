@@ -225,6 +225,7 @@ impl Drawing<'_> {
             x_quantity: Quantity::Duration,
             y_quantity: Quantity::Count,
             x_from_zero: false,
+            y_from_zero: true,
             y_names: Vec::new(),
             // A mark says where a straight line between two is a guess.
             curves: curves
@@ -250,6 +251,7 @@ impl Drawing<'_> {
             x_quantity: Quantity::Duration,
             y_quantity: Quantity::Rate,
             x_from_zero: true,
+            y_from_zero: false,
             y_names: Vec::new(),
             curves: self.curves(of)?,
             rules: self.levels()?,
@@ -296,6 +298,7 @@ impl Drawing<'_> {
             x_quantity: Quantity::Duration,
             y_quantity: Quantity::Count,
             x_from_zero: true,
+            y_from_zero: false,
             y_names: names,
             curves,
             rules: Vec::new(),
@@ -356,4 +359,23 @@ fn rises(page: &PageRecord, count: Count) -> Vec<f64> {
     let before = std::iter::once(0).chain(page.samples.iter().map(count));
     let risen = page.samples.iter().zip(before).filter(|(sample, before)| count(sample) > *before);
     risen.map(|(sample, _)| sample.at_s).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use midspan_scenario::record::DelayRecord;
+
+    #[test]
+    fn a_distribution_has_every_hundredth_that_a_record_has_or_its_few_percentiles() {
+        assert_eq!(distribution(&DirectionRecord::default()), None);
+        let delay =
+            DelayRecord { mean_us: 60.0, p50_us: 50.0, p95_us: 95.0, p99_us: 99.0, max_us: 120.0 };
+        let few = DirectionRecord { delay: Some(delay), ..DirectionRecord::default() };
+        let drawn = distribution(&few).unwrap();
+        assert_eq!((drawn.len(), drawn[0], drawn[3]), (4, (50e-6, 50.0), (120e-6, 100.0)));
+        let delay_percentiles_us = (1..=100).map(f64::from).collect();
+        let drawn = distribution(&DirectionRecord { delay_percentiles_us, ..few }).unwrap();
+        assert_eq!((drawn.len(), drawn[0], drawn[99]), (100, (1e-6, 1.0), (100e-6, 100.0)));
+    }
 }

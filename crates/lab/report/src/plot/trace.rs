@@ -23,6 +23,8 @@ pub(crate) struct Trace {
     pub(crate) y_quantity: Quantity,
     /// Whether the horizontal axis is linear, and not logarithmic where values are far apart.
     pub(crate) x_from_zero: bool,
+    /// The same of the vertical axis.
+    pub(crate) y_from_zero: bool,
     /// Where labels of the vertical axis are names and not numbers.
     pub(crate) y_names: Vec<String>,
     /// In the order of the legend.
@@ -58,8 +60,10 @@ impl Trace {
             false => Scale::covering(along),
         };
         let levels = self.rules.iter().map(|rule| rule.1);
+        let up = points().map(|point| point.1).chain(levels);
         let y = match self.y_names.len() {
-            0 => Scale::covering(points().map(|point| point.1).chain(levels)),
+            0 if self.y_from_zero => Scale::covering_linear(up),
+            0 => Scale::covering(up),
             names => Scale::Linear { top: (names + 1) as f64, step: 1.0 },
         };
         let legend = sheet::legend(&self.entries(), WIDTH);
