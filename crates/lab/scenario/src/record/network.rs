@@ -91,7 +91,7 @@ impl DirectionRecord {
     /// The distribution of these delays, with every hundredth of it if so wanted.
     pub fn with_delays(self, delays: &Times, percentiles: bool) -> DirectionRecord {
         let at = |percent: u32| micros(delays.at(f64::from(percent) / 100.0));
-        let hundredths = if percentiles && delays.count() > 0 { 1..=100 } else { 1..=0 };
+        let hundredths = (1..=100).filter(|_| percentiles && delays.count() > 0);
         DirectionRecord {
             delay: DelayRecord::of(delays),
             delay_percentiles_us: hundredths.map(at).collect(),
