@@ -47,7 +47,7 @@ enum Command {
     #[command(subcommand)]
     Lab(lab::Command),
     #[cfg(feature = "control")]
-    /// Load congestion controls into the running kernel
+    /// Load congestion controls into the running kernel, and make your own
     #[command(subcommand)]
     Cc(cc::Command),
     #[cfg(feature = "lab")]
@@ -102,6 +102,6 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|error| {
         eprintln!("midspan: {error:#}");
         // 2 is for what the user can mend in a file or an argument.
-        ExitCode::from(if error.is::<command::BadInput>() { 2 } else { 1 })
+        ExitCode::from(if command::is_bad_input(&error) { 2 } else { 1 })
     })
 }

@@ -1,6 +1,10 @@
 //! Compiles the algorithms for the host, from the headers that the BPF programs include too, and has what Rust
 //! shares with them generated from the same.
 
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
 use midspan_intf::Header;
 
 fn main() -> anyhow::Result<()> {
@@ -35,8 +39,27 @@ fn main() -> anyhow::Result<()> {
         own: &[],
     };
     header.generate()?;
-    for read in ["algo", "src/table.c", "src/table.h"] {
+    list_headers()?;
+    for read in ["algo", "src/host.h", "src/table.c", "src/table.h"] {
         println!("cargo:rerun-if-changed={read}");
     }
+    Ok(())
+}
+
+/// `HEADERS` of the crate: all of them, by name.
+fn list_headers() -> anyhow::Result<()> {
+    let mut files: Vec<PathBuf> = ["src/host.h", "src/table.h"].map(PathBuf::from).into();
+    for entry in fs::read_dir("algo")? {
+        files.push(entry?.path());
+    }
+    files.sort_by(|one, other| one.file_name().cmp(&other.file_name()));
+    let root = env::var("CARGO_MANIFEST_DIR")?;
+    let mut list = String::from("&[\n");
+    for file in files {
+        let name = file.file_name().unwrap_or_default();
+        writeln!(list, "({name:?}, include_str!({:?})),", Path::new(&root).join(&file))?;
+    }
+    list.push(']');
+    fs::write(PathBuf::from(env::var("OUT_DIR")?).join("headers.rs"), list)?;
     Ok(())
 }

@@ -23,11 +23,29 @@ fn main() -> Result<()> {
     }
     list.push(']');
     fs::write(out.join("objects.rs"), list)?;
+    fs::write(out.join("glue.rs"), glue()?)?;
     compile(TEST_SOURCES, &out)?;
     for read in [SOURCES, TEST_SOURCES, "../cc/algo"] {
         println!("cargo:rerun-if-changed={read}");
     }
     Ok(())
+}
+
+/// What programs are made with of controls that are not here: all headers, by name.
+fn glue() -> Result<String> {
+    let root = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(SOURCES)? {
+        let file = entry?.file_name().into_string().unwrap_or_default();
+        names.extend(file.ends_with(".h").then_some(file));
+    }
+    names.sort();
+    let mut list = String::from("&[\n");
+    for name in names {
+        writeln!(list, "({name:?}, include_str!({:?})),", root.join(SOURCES).join(&name))?;
+    }
+    list.push(']');
+    Ok(list)
 }
 
 /// The names of the programs in `folder`, each of which is an object in `out` now.

@@ -24,15 +24,17 @@ pub struct Simulation<'a> {
 
 impl Simulation<'_> {
     /// Makes all `runs` and hands each record to `keep`, in the order of the runs, whatever order
-    /// they end in.
+    /// they end in. Congestion controls that the scenario names are those that the user has built, too.
     ///
     /// # Errors
-    /// The first of `keep`; runs that are under way are made to their end, no others.
+    /// When one of these cannot be had; else the first of `keep`: runs that are under way are made to their end, no
+    /// others.
     pub fn run_all(
         &self,
         runs: &[PlannedRun<'_>],
         mut keep: impl FnMut(&PlannedRun<'_>, Record) -> Result<()>,
     ) -> Result<()> {
+        midspan_ccown::open_named(self.scenario.controls().iter().map(String::as_str))?;
         let cores = thread::available_parallelism().map_or(1, usize::from).min(runs.len());
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (sender, receiver) = mpsc::channel();

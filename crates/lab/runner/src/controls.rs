@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result, bail};
 use midspan_assist::agent::FeedbackMap;
 use midspan_ccload::{Algorithm, Controls, Error, Held, Options, PREFIX};
-use midspan_scenario::{Cell, Scenario, Workload};
+use midspan_scenario::Scenario;
 
 /// Controls that are registered, and where they have feedback from. They go with this, or with this
 /// process, however that ends.
@@ -74,19 +74,7 @@ fn takes_feedback(name: &str) -> bool {
 
 /// The names in the scenario that are ours.
 fn ours(scenario: &Scenario) -> BTreeSet<String> {
-    let names = |cell: &Cell| {
-        let (hosts, relay) = (&cell.spec.hosts, &cell.spec.relay);
-        let hosts = [&hosts.ue, &hosts.mec, &hosts.server]
-            .map(|host| Some(host.congestion_control.clone()));
-        let legs = [&relay.client_leg, &relay.server_leg].map(|leg| leg.congestion_control.clone());
-        let applications = match &cell.spec.workload {
-            Workload::Page(page) => page.cross.congestion_control.iter().cloned().collect(),
-            Workload::Bulk(bulk) => bulk.controls.clone(),
-            Workload::Transfer(_) | Workload::Video(_) => Vec::new(),
-        };
-        hosts.into_iter().chain(legs).flatten().chain(applications).collect::<Vec<_>>()
-    };
-    scenario.cells().iter().flat_map(names).filter(|name| name.starts_with(PREFIX)).collect()
+    scenario.controls().into_iter().filter(|name| name.starts_with(PREFIX)).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One experiment, as its file describes it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use midspan_path::CellularSpec;
 use midspan_split::FirstWindows;
@@ -163,6 +163,11 @@ impl Scenario {
     /// so that all of them meet the same losses.
     pub fn run_seed(&self, cell: &Cell, repetition: u32) -> u64 {
         digest::run_seed(self.seed, &cell.labels, repetition)
+    }
+
+    /// The congestion controls that hosts, legs and applications of its cells name.
+    pub fn controls(&self) -> BTreeSet<String> {
+        self.cells.iter().flat_map(|cell| cell.spec.controls()).collect()
     }
 
     /// What the paper reports for `variant` in the cell with these `labels`.

@@ -56,10 +56,31 @@ pub enum Workload {
     Video(Video),
 }
 
+impl CellSpec {
+    /// The congestion controls that hosts, legs and applications name.
+    pub(crate) fn controls(&self) -> Vec<String> {
+        let hosts = [&self.hosts.ue, &self.hosts.mec, &self.hosts.server];
+        let legs = [&self.relay.client_leg, &self.relay.server_leg];
+        let others = self.cells.iter().flat_map(|cells| &cells.others);
+        let workloads = others.map(|others| &others.workload).chain([&self.workload]);
+        let of_hosts = hosts.into_iter().map(|host| &host.congestion_control);
+        let of_legs = legs.into_iter().filter_map(|leg| leg.congestion_control.as_ref());
+        of_hosts.chain(of_legs).chain(workloads.flat_map(Workload::controls)).cloned().collect()
+    }
+}
+
 impl Workload {
     /// Whether records have every hundredth of the links' delays.
     pub fn percentiles(&self) -> bool {
         matches!(self, Workload::Bulk(Bulk { percentiles: true, .. }))
+    }
+
+    fn controls(&self) -> &[String] {
+        match self {
+            Workload::Page(page) => page.cross.congestion_control.as_slice(),
+            Workload::Bulk(bulk) => &bulk.controls,
+            Workload::Transfer(_) | Workload::Video(_) => &[],
+        }
     }
 
     /// Who sends.

@@ -1,11 +1,15 @@
-//! `midspan cc`: the congestion controls that Midspan brings, in the running kernel.
+//! `midspan cc`: the congestion controls that Midspan brings, and a user's own, in the running kernel.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use midspan_cc::{Config, HyStart};
-use midspan_ccload::{Algorithm, Change, Controls, Error, Kernel, Options, Removal, algorithms};
+use midspan_ccload::{
+    Algorithm, Change, Controls, Error, Kernel, Options, Removal, algorithms, own_algorithms,
+};
+use midspan_ccown::{Folder, Name, template, unit_test};
 use midspan_units::Rate;
 
 use super::BadInput;
@@ -21,6 +25,27 @@ pub(crate) enum Command {
     Unload(Which),
     /// Say which are loaded, and what this kernel lacks
     Status,
+    /// Begin a control of your own: a header that works, its unit test, and a scenario that runs it
+    New {
+        /// Its name: up to 12 of a to z, digits and _
+        name: String,
+        /// Folder to write into [default: NAME]
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
+    },
+    /// Compile and run the unit test beside a control of your own, NAME_test.c
+    Test {
+        /// The control's header, NAME.h
+        #[arg(value_name = "FILE")]
+        header: PathBuf,
+    },
+    /// Build a control of your own, for `midspan cc load` and for simulations, which name it `ms_NAME`; what is built is
+    /// kept in the folder that MIDSPAN_CC names, or in ~/.local/share/midspan/cc
+    Build {
+        /// The control's header, NAME.h
+        #[arg(value_name = "FILE")]
+        header: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +98,10 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
                 let name = controls.name_of(algorithm);
                 println!("{name:12} {}", purpose(algorithm.name()));
             }
+            for algorithm in own_algorithms() {
+                let source = algorithm.source().unwrap_or_default();
+                println!("{:12} yours: {source}", controls.name_of(algorithm));
+            }
         }
         Command::Load(arguments) => load(&controls, &arguments)?,
         Command::Unload(which) if which.all => {
@@ -81,14 +110,46 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Unload(which) => {
-            for algorithm in which.algorithms()? {
+            for algorithm in which.algorithms_of(|name| controls.named(name))? {
                 let removal = controls.unload(algorithm).map_err(blame)?;
                 println!("{}", outcome(&controls.name_of(algorithm), removal));
             }
         }
         Command::Status => status(&controls)?,
+        Command::New { name, folder } => {
+            let name = Name::parse(&name)?;
+            let folder = folder.unwrap_or_else(|| name.as_str().into());
+            for file in template::write(&name, &folder)? {
+                println!("{}", file.display());
+            }
+        }
+        Command::Test { header } => {
+            return Ok(match unit_test(&header)? {
+                status if status.success() => ExitCode::SUCCESS,
+                status => {
+                    let name = header.display();
+                    eprintln!("midspan: the unit test of {name} failed ({status})");
+                    ExitCode::FAILURE
+                }
+            });
+        }
+        Command::Build { header } => build(&controls, &header)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn build(controls: &Controls, header: &Path) -> Result<()> {
+    let glue: Vec<(String, &str)> = midspan_ccload::glue().collect();
+    let glue = glue.iter().map(|(name, text)| (&**name, *text));
+    let made = midspan_ccown::build(header, glue, &Folder::of_user()?)?;
+    for warning in made.warnings {
+        eprintln!("{warning}");
+    }
+    let (built, prefix) = (made.built, controls.prefix());
+    println!("{prefix}{} is built:", built.name());
+    println!("  {}  for midspan cc load {}", built.program().display(), built.name());
+    println!("  {}  for simulations", built.object().display());
+    Ok(())
 }
 
 fn load(controls: &Controls, arguments: &Load) -> Result<()> {
@@ -145,19 +206,27 @@ fn status(controls: &Controls) -> Result<()> {
 }
 
 impl Which {
+    /// All is all of Midspan's.
     fn algorithms(&self) -> Result<Vec<Algorithm>> {
         if self.all {
             return Ok(algorithms().collect());
         }
-        let name = |name: &String| {
-            let name = name.strip_prefix(midspan_ccload::PREFIX).unwrap_or(name);
-            Algorithm::named(name).map_err(blame)
+        self.algorithms_of(Algorithm::named)
+    }
+
+    /// Those that are named, as `find` has them.
+    fn algorithms_of(
+        &self,
+        find: impl Fn(&str) -> Result<Algorithm, Error>,
+    ) -> Result<Vec<Algorithm>> {
+        let bare = |name: &'_ String| {
+            find(name.strip_prefix(midspan_ccload::PREFIX).unwrap_or(name)).map_err(blame)
         };
-        self.names.iter().map(name).collect()
+        self.names.iter().map(bare).collect()
     }
 }
 
-/// What the user can mend in the command, and what not.
+/// What the user can mend in the command, and what not; a control of theirs is told of by its own error.
 fn blame(error: Error) -> anyhow::Error {
     match error {
         Error::Unknown { .. } | Error::NotLoaded { .. } => BadInput::because(error),

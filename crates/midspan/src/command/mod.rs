@@ -59,6 +59,17 @@ impl fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
+/// Whether it is for the user to mend, in a file or an argument: a congestion control of theirs is such a file.
+pub(crate) fn is_bad_input(error: &anyhow::Error) -> bool {
+    #[cfg(feature = "control")]
+    if error.is::<midspan_ccown::Error>()
+        || matches!(error.downcast_ref(), Some(midspan_ccload::Error::OwnRefused { .. }))
+    {
+        return true;
+    }
+    error.is::<BadInput>()
+}
+
 /// Reads a file that the user named.
 #[cfg(feature = "lab")]
 pub(crate) fn read_input(path: &std::path::Path) -> anyhow::Result<String> {

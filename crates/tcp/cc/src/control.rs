@@ -162,6 +162,7 @@ impl Control {
     pub fn established(&mut self, connection: &Connection) {
         connection.write_to(&mut self.cc);
         self.algorithm.init(&mut self.state, &mut self.cc);
+        self.bound();
     }
 
     /// An acknowledgement that acknowledged something, before anything is made of it. Of the sample the
@@ -169,6 +170,7 @@ impl Control {
     pub fn measure(&mut self, connection: &Connection, sample: &Sample) {
         connection.write_to(&mut self.cc);
         self.algorithm.measure(&mut self.state, &mut self.cc, &sample.into());
+        self.bound();
     }
 
     /// The same afterwards. A [`Kind::Window`] control grows the window unless the state is
@@ -179,6 +181,7 @@ impl Control {
         let reducing = matches!(self.now_in, State::Cwr | State::Recovery);
         if self.kind() == Kind::Rate || !reducing {
             self.algorithm.advance(&mut self.state, &mut self.cc, &sample);
+            self.bound();
         }
     }
 
@@ -192,7 +195,7 @@ impl Control {
     /// the threshold and returns it. The window is the stack's to change (see [`Kind`]).
     pub fn on_reduction(&mut self, connection: &Connection, state: State) -> u32 {
         connection.write_to(&mut self.cc);
-        self.cc.ssthresh = self.algorithm.ssthresh(&mut self.state, &mut self.cc);
+        self.cc.ssthresh = self.algorithm.ssthresh(&mut self.state, &mut self.cc).max(1);
         self.set_state(connection, state);
         self.cc.ssthresh
     }
@@ -227,6 +230,7 @@ impl Control {
         connection.write_to(&mut self.cc);
         let feedback = feedback.map_or(ffi::NO_FEEDBACK, Into::into);
         self.burst = self.algorithm.send(&mut self.state, &mut self.cc, &feedback);
+        self.bound();
     }
 
     /// A packet is sent when none was in flight.
@@ -243,6 +247,12 @@ impl Control {
     fn event(&mut self, connection: &Connection, event: ffi::event::Type) {
         connection.write_to(&mut self.cc);
         self.algorithm.event(&mut self.state, &mut self.cc, event);
+        self.bound();
+    }
+
+    /// A control of somebody else's may answer with any window.
+    fn bound(&mut self) {
+        self.set_cwnd(self.cc.cwnd);
     }
 }
 

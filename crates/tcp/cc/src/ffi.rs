@@ -2,8 +2,9 @@
 //! unsafe code of this crate.
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_void};
 use std::ptr::from_mut;
+use std::sync::{PoisonError, RwLock};
 
 pub(crate) use c::{
     CC_CWND_MOST, CC_RTT_SMOOTHED, CC_SSTHRESH_INFINITE, FEEDBACK_ENTRIES, algorithm as Algorithm,
@@ -32,15 +33,47 @@ pub(crate) const NO_FEEDBACK: Feedback =
 /// Before anything is told to an algorithm.
 pub(crate) const NO_STATE: State = State { words: [0; c::STATE_WORDS as usize] };
 
-// SAFETY: it is a constant of table.c, and its functions touch only what they are given.
+// SAFETY: it is a constant of table.c, or of what `register` was told of, and its functions touch only what they are
+// given.
 unsafe impl Sync for Algorithm {}
 
-/// All algorithms.
+/// Those of others that [`register`] was told of.
+static OTHERS: RwLock<Vec<&Algorithm>> = RwLock::new(Vec::new());
+
+/// All algorithms: first those of this crate.
 pub(crate) fn algorithms() -> impl Iterator<Item = &'static Algorithm> {
+    // Whoever finds one of ours needs no lock.
+    let others =
+        std::iter::once_with(|| OTHERS.read().unwrap_or_else(PoisonError::into_inner).clone());
+    ours().chain(others.flatten())
+}
+
+/// Those of this crate.
+pub(crate) fn ours() -> impl Iterator<Item = &'static Algorithm> {
     (0..).map_while(|index| {
         // SAFETY: null, or an element of a constant table whose type is the same.
         unsafe { c::midspan_cc_algorithm(index).as_ref() }
     })
+}
+
+/// Makes an algorithm known to [`Control::new`](crate::Control::new) that is not of this crate: one of the same name
+/// that was told of before is forgotten, but by the connections that have it. Answers with its name, or none if that
+/// is taken by one of this crate.
+///
+/// # Safety
+/// `algorithm` is what `midspan_cc_algorithm` (table.h) answers with, compiled with the [`HEADERS`](crate::HEADERS) of
+/// this very build, and stays where it is for as long as the process lives. Its functions touch only what they are
+/// given.
+pub unsafe fn register(algorithm: *const c_void) -> Option<&'static str> {
+    // SAFETY: as the caller says.
+    let algorithm: &'static Algorithm = unsafe { &*algorithm.cast::<Algorithm>() };
+    if ours().any(|own| own.name() == algorithm.name()) {
+        return None;
+    }
+    let mut others = OTHERS.write().unwrap_or_else(PoisonError::into_inner);
+    others.retain(|other| other.name() != algorithm.name());
+    others.push(algorithm);
+    Some(algorithm.name())
 }
 
 /// `CC_CONFIG_DEFAULT`.
@@ -60,7 +93,7 @@ const NEVER_NULL: &str = "every algorithm has it";
 
 impl Algorithm {
     pub(crate) fn name(&self) -> &'static str {
-        // SAFETY: a string literal of table.c.
+        // SAFETY: a string literal, of table.c or as `register` says.
         let name = unsafe { CStr::from_ptr(self.name) };
         name.to_str().expect("names are ASCII")
     }
@@ -72,7 +105,7 @@ impl Algorithm {
 
     pub(crate) fn init(&self, state: &mut State, cc: &mut Cc) {
         if let Some(init) = self.init {
-            // SAFETY: the state has room for any, as table.c asserts.
+            // SAFETY: the state has room for any, as host.h asserts.
             unsafe { init(from_mut(state).cast(), cc) }
         }
     }

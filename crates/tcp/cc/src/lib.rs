@@ -18,9 +18,19 @@ mod tests;
 
 pub use config::{Config, HyStart};
 pub use control::{Control, Kind, State, Unknown};
+pub use ffi::register;
 pub use sample::{Connection, Feedback, RateSample, Sample};
+
+/// The headers that a control of somebody else's is compiled with, as name and text: the interface (`cc.h`, `fixed.h`,
+/// `feedback.h`), every algorithm of this crate, and the table through which [`register`] takes it (`table.h`, `host.h`).
+pub const HEADERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/headers.rs"));
 
 /// The controls that [`Control::new`] knows.
 pub fn names() -> impl Iterator<Item = &'static str> {
     ffi::algorithms().map(ffi::Algorithm::name)
+}
+
+/// Those among [`names`] that are of this crate, and not of others who [`register`] theirs.
+pub fn names_of_midspan() -> impl Iterator<Item = &'static str> {
+    ffi::ours().map(ffi::Algorithm::name)
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The algorithms as functions and a table of them, for callers on the host. */
-#include "table.h"
+#include "host.h"
 
 #include "bbr.h"
 #include "bbr3.h"
@@ -15,33 +15,6 @@
 #include "reno.h"
 #include "westwood.h"
 
-#define INIT(algo)                                                                                 \
-	static void algo##_init_of(void *state, struct cc *cc) { algo##_init(state, cc); }
-#define ON_SAMPLE(algo, function)                                                                  \
-	static void algo##_##function##_of(void *state, struct cc *cc,                             \
-					   const struct cc_sample *sample)                         \
-	{                                                                                          \
-		algo##_##function(state, cc, sample);                                              \
-	}
-#define REDUCE(algo)                                                                               \
-	_Static_assert(sizeof(struct algo) <= sizeof(union state), #algo " is too large");         \
-	static u32 algo##_ssthresh_of(void *state, struct cc *cc)                                  \
-	{                                                                                          \
-		return algo##_ssthresh(state, cc);                                                 \
-	}                                                                                          \
-	static u32 algo##_undo_of(void *state, struct cc *cc) { return algo##_undo(state, cc); }
-#define EVENT(algo)                                                                                \
-	static void algo##_event_of(void *state, struct cc *cc, enum cc_event event)               \
-	{                                                                                          \
-		algo##_event(state, cc, event);                                                    \
-	}
-
-#define SEND(algo)                                                                                 \
-	static u32 algo##_send_of(void *state, struct cc *cc, const struct cc_feedback *feedback)  \
-	{                                                                                          \
-		return algo##_send(state, cc, feedback);                                           \
-	}
-
 REDUCE(reno) ON_SAMPLE(reno, grow)
 REDUCE(cubic) ON_SAMPLE(cubic, grow) ON_SAMPLE(cubic, measure) EVENT(cubic)
 REDUCE(westwood) ON_SAMPLE(westwood, grow) INIT(westwood) ON_SAMPLE(westwood, measure) EVENT(westwood)
@@ -55,11 +28,6 @@ REDUCE(radio) ON_SAMPLE(radio, control) INIT(radio) EVENT(radio)
 REDUCE(bbr) ON_SAMPLE(bbr, control) INIT(bbr) EVENT(bbr)
 static void bbr_2016_init_of(void *state, struct cc *cc) { bbr_2016_init(state, cc); }
 REDUCE(bbr3) ON_SAMPLE(bbr3, control) INIT(bbr3) EVENT(bbr3)
-
-#define ALGORITHM(algo, its_kind, its_advance) NAMED(algo, #algo, its_kind, its_advance)
-#define NAMED(algo, its_name, its_kind, its_advance)                                               \
-	.name = its_name, .kind = its_kind, .advance = algo##_##its_advance##_of,                     \
-	.ssthresh = algo##_ssthresh_of, .undo = algo##_undo_of
 
 static const struct algorithm algorithms[] = {
 	{ ALGORITHM(reno, CC_WINDOW, grow) },

@@ -76,7 +76,8 @@ static __always_inline void answer(struct sock *sk, const struct cc *cc)
 {
 	struct tcp_sock *tp = TCP(sk);
 
-	tp->snd_cwnd = cc->cwnd;
+	/* A control of somebody else's may answer with any window, and the stack has no use for none. */
+	tp->snd_cwnd = max32(cc->cwnd, 1);
 	tp->snd_ssthresh = cc->ssthresh;
 	SET_PACING(sk, cc);
 }
@@ -201,7 +202,7 @@ static __always_inline bool is_unanswered(struct sock *sk, struct cc *cc)
                                                                                                    \
 		if (!state)                                                                        \
 			return cc_fraction(&cc, 1, 2);                                             \
-		return algo##_ssthresh(state, &cc);                                                \
+		return max32(algo##_ssthresh(state, &cc), 1);                                      \
 	}                                                                                          \
 	SEC("struct_ops") __u32 BPF_PROG(algo##_undone, struct sock *sk)                           \
 	{                                                                                          \

@@ -10,8 +10,8 @@ use libbpf_rs::{Link, MapHandle, Object};
 use midspan_cc::{Config, feedback};
 use rustix::fs::statfs;
 
-use crate::object::{MapFrom, control};
-use crate::{Algorithm, Error, Kernel, algorithms, ingress, registration, sharing};
+use crate::object::{MapFrom, control, refusal};
+use crate::{Algorithm, Error, Kernel, algorithms, ingress, own_algorithms, registration, sharing};
 
 /// What every control's name begins with, so that none is taken for the kernel's own.
 pub const PREFIX: &str = "ms_";
@@ -117,6 +117,23 @@ impl Controls {
     /// The name that `algorithm` is registered by.
     pub fn name_of(&self, algorithm: Algorithm) -> String {
         format!("{}{}", self.prefix, algorithm.name())
+    }
+
+    /// What comes before the algorithms' names.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The algorithm called `name`, as [`Algorithm::named`] has it, or else what is loaded under the name: what it was
+    /// built from may be gone.
+    ///
+    /// # Errors
+    /// As of [`Algorithm::named`].
+    pub fn named(&self, name: &str) -> Result<Algorithm, Error> {
+        Algorithm::named(name).or_else(|error| {
+            let known = self.known().into_iter().find(|known| known.name() == name);
+            known.ok_or(error)
+        })
     }
 
     /// Where NetAssist's feedback is pinned.
@@ -301,7 +318,8 @@ impl Controls {
     /// The maps that the controls which take feedback read, by identifier, of those that are registered,
     /// by whomever. Before Linux 6.4, or without CAP_SYS_ADMIN, none can be seen.
     pub fn feedback_in_use(&self) -> BTreeSet<u32> {
-        let names = algorithms().filter(|it| it.takes_feedback()).map(|it| self.name_of(it));
+        let known = algorithms().chain(own_algorithms());
+        let names = known.filter(|it| it.takes_feedback()).map(|it| self.name_of(it));
         let known = registered();
         names
             .filter(|name| known.contains(name))
@@ -327,7 +345,8 @@ impl Controls {
     /// # Errors
     /// At the first that cannot be unloaded.
     pub fn unload_all(&self) -> Result<Vec<(Algorithm, Removal)>, Error> {
-        let loaded = algorithms().filter(|&algorithm| self.pin_of(algorithm).exists());
+        let known = self.known().into_iter();
+        let loaded = known.filter(|&algorithm| self.pin_of(algorithm).exists());
         let unloaded = loaded
             .map(|algorithm| Ok((algorithm, self.unload(algorithm)?)))
             .collect::<Result<Vec<_>, Error>>()?;
@@ -352,7 +371,8 @@ impl Controls {
     /// All algorithms, and which are loaded.
     pub fn status(&self) -> Vec<Status> {
         let (registered, allowed) = (registered(), names_in("tcp_allowed_congestion_control"));
-        algorithms()
+        let known = self.known().into_iter();
+        known
             .map(|algorithm| {
                 let name = self.name_of(algorithm);
                 Status {
@@ -374,9 +394,34 @@ impl Controls {
         maps: &[(&str, MapFrom<'_>)],
     ) -> Result<Object, Error> {
         let name = self.name_of(algorithm);
-        algorithm
-            .load(&name, options, kernel, maps)
-            .map_err(|error| refused(&name, kernel, io_error(&error)))
+        algorithm.load(&name, options, kernel, maps).map_err(|error| {
+            let error = io_error(&error);
+            match (algorithm.source(), refusal()) {
+                // The verifier's word beats that of the call, which is that permission is denied, too.
+                (Some(file), Some(refusal)) => Error::OwnRefused {
+                    file: file.to_owned(),
+                    why: format!(
+                        "Linux {} does not take `{name}`: {refusal} (`MIDSPAN_LOG=debug` shows all)",
+                        kernel.release
+                    ),
+                },
+                _ => refused(&name, kernel, error),
+            }
+        })
+    }
+
+    /// All algorithms that have to do with this machine: Midspan's, those that the user has built, and those of whoever
+    /// else that are loaded.
+    pub fn known(&self) -> Vec<Algorithm> {
+        let mut known: Vec<Algorithm> = algorithms().chain(own_algorithms()).collect();
+        let pins = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        for pin in pins.filter_map(|pin| pin.file_name().into_string().ok()) {
+            let is_map = [MARKS, feedback::PIN].contains(&&*pin) || pin.ends_with("-ingress");
+            if !is_map && known.iter().all(|algorithm| algorithm.name() != pin) {
+                known.push(Algorithm::loaded(&pin));
+            }
+        }
+        known
     }
 
     /// Makes the folder, if there is a BPF file system for it.

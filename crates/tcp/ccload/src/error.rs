@@ -66,6 +66,14 @@ pub enum Error {
         /// What it says.
         error: io::Error,
     },
+    /// The kernel refused the program of a user's own control, or it is none.
+    #[error("{file}: {why}")]
+    OwnRefused {
+        /// The header that it was built from.
+        file: String,
+        /// What the kernel says.
+        why: String,
+    },
     /// There are no control groups to attach to.
     #[error(
         "no control groups (version 2) are mounted, at whose sockets the marks of the network are read: mount them with `mount -t cgroup2 none /sys/fs/cgroup`"

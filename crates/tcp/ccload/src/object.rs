@@ -1,6 +1,8 @@
 //! The compiled programs, and what is set in one before it is loaded.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -9,6 +11,9 @@ use libbpf_rs::{
     MapCore, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel, set_print,
 };
 
+use midspan_ccown::{Built, Folder};
+
+use crate::refusal::Refusal;
 use crate::{Error, Kernel, Options};
 
 type Objects = &'static [(&'static str, &'static [u8])];
@@ -22,16 +27,31 @@ const TCP_CONG_NON_RESTRICTED: u32 = 1;
 const NAME_SIZE: usize = 16;
 const FLAGS_SIZE: usize = 4;
 
-/// An algorithm that can be loaded.
+/// An algorithm that can be loaded: Midspan's, or one that the user has built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Algorithm {
     name: &'static str,
     object: &'static [u8],
+    /// The header that a user's own was built from.
+    source: Option<&'static str>,
+    takes_feedback: bool,
 }
 
-/// All of them, by name.
+/// All of Midspan's, by name.
 pub fn algorithms() -> impl Iterator<Item = Algorithm> {
-    OBJECTS.iter().map(|&(name, object)| Algorithm { name, object })
+    OBJECTS.iter().map(|&(name, object)| Algorithm {
+        name,
+        object,
+        source: None,
+        takes_feedback: matches!(name, "natcp" | "nacubic"),
+    })
+}
+
+/// All that the user has built, by name; those that cannot be read are left out.
+pub fn own_algorithms() -> Vec<Algorithm> {
+    let folder = Folder::of_user().ok();
+    let built = folder.map(|folder| folder.all()).unwrap_or_default();
+    built.iter().filter_map(|built| Algorithm::of(built).ok()).collect()
 }
 
 /// Where a map is from that is not the program's own.
@@ -44,15 +64,50 @@ pub(crate) enum MapFrom<'a> {
 }
 
 impl Algorithm {
-    /// The one called `name`.
+    /// The one called `name`: Midspan's, or else the one that the user has built.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is none, or it cannot be read.
     pub fn named(name: &str) -> Result<Algorithm, Error> {
-        algorithms().find(|algorithm| algorithm.name == name).ok_or_else(|| Error::Unknown {
-            name: name.to_owned(),
-            known: algorithms().map(|known| known.name).collect::<Vec<_>>().join(", "),
+        if let Some(known) = algorithms().find(|algorithm| algorithm.name == name) {
+            return Ok(known);
+        }
+        if let Some(built) = Folder::of_user().ok().and_then(|folder| folder.named(name)) {
+            return Algorithm::of(&built);
+        }
+        let known = algorithms().chain(own_algorithms()).map(|known| known.name);
+        Err(Error::Unknown { name: name.to_owned(), known: known.collect::<Vec<_>>().join(", ") })
+    }
+
+    /// One that the user has built. A process has to do with few of them, so what is read is kept for good.
+    fn of(built: &Built) -> Result<Algorithm, Error> {
+        let path = built.program();
+        let failed = |error| Error::Pin { path: path.clone(), error };
+        let object = fs::read(&path).map_err(failed)?;
+        let source = built.source().display().to_string();
+        let open =
+            ObjectBuilder::default().open_memory(&object).map_err(|_| Error::OwnRefused {
+                file: source.clone(),
+                why: format!("{} is no program: build it again", path.display()),
+            })?;
+        let takes_feedback = open.maps().any(|map| map.name() == "feedback");
+        Ok(Algorithm {
+            name: built.name().to_string().leak(),
+            object: object.leak(),
+            source: Some(source.leak()),
+            takes_feedback,
         })
+    }
+
+    /// One that is loaded, whatever it was built from.
+    pub(crate) fn loaded(name: &str) -> Algorithm {
+        let name = name.to_owned().leak();
+        Algorithm { name, object: &[], source: None, takes_feedback: false }
+    }
+
+    /// The header that it was built from, if it is a user's own.
+    pub fn source(self) -> Option<&'static str> {
+        self.source
     }
 
     /// The algorithm's name, without a prefix.
@@ -62,7 +117,7 @@ impl Algorithm {
 
     /// Whether it does what NetAssist says, which it reads in a map.
     pub fn takes_feedback(self) -> bool {
-        matches!(self.name, "natcp" | "nacubic")
+        self.takes_feedback
     }
 
     /// Loads its programs, to be registered as `registered`. Of its maps those that `maps` names are
@@ -74,10 +129,8 @@ impl Algorithm {
         kernel: &Kernel,
         maps: &[(&str, MapFrom<'_>)],
     ) -> libbpf_rs::Result<Object> {
-        set_print(Some((PrintLevel::Debug, |level, said| match level {
-            PrintLevel::Warn => tracing::debug!("libbpf: {}", said.trim_end()),
-            _ => tracing::trace!("libbpf: {}", said.trim_end()),
-        })));
+        listen();
+        SAID.take();
         let mut object = ObjectBuilder::default().open_memory(self.object)?;
         let mut control = open_map(&mut object, "control")?;
         if kernel.links {
@@ -99,6 +152,27 @@ impl Algorithm {
         }
         object.load()
     }
+}
+
+thread_local! {
+    /// Warnings of libbpf since the last object was begun to be loaded.
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Has what libbpf says told as the program tells things, and its warnings kept.
+fn listen() {
+    set_print(Some((PrintLevel::Debug, |level, said| match level {
+        PrintLevel::Warn => {
+            tracing::debug!("libbpf: {}", said.trim_end());
+            SAID.with_borrow_mut(|all| all.push_str(&said));
+        }
+        _ => tracing::trace!("libbpf: {}", said.trim_end()),
+    })));
+}
+
+/// Why the verifier refused what this thread tried to load last; none if it did not.
+pub(crate) fn refusal() -> Option<Refusal> {
+    SAID.with_borrow(|said| Refusal::read(said))
 }
 
 /// Writes name and flags into the operations, which the object has under the name `compiled`.
