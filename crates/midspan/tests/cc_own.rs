@@ -32,11 +32,11 @@ struct Home(TempDir);
 impl Home {
     fn new() -> Home {
         let home = Home(tempfile::tempdir().unwrap());
-        // `midspan` by name, and a `sudo` for who is root already.
+        // `midspan` by name, and a `sudo` for who is root already, which has a home of its own.
         let bin = home.path("bin");
         fs::create_dir(&bin).unwrap();
         std::os::unix::fs::symlink(common::program(), bin.join("midspan")).unwrap();
-        fs::write(bin.join("sudo"), "#!/bin/sh\nexec env \"$@\"\n").unwrap();
+        fs::write(bin.join("sudo"), "#!/bin/sh\nexec env HOME=/root/of-none \"$@\"\n").unwrap();
         fs::set_permissions(bin.join("sudo"), fs::Permissions::from_mode(0o755)).unwrap();
         home
     }

@@ -285,6 +285,7 @@ pub(crate) mod tests {
             held: None,
             feedback: None,
             cuts: Vec::new(),
+            series: None,
         };
         Record {
             schema: SCHEMA,

@@ -11,7 +11,6 @@ mod records;
 mod scenario;
 mod simulate;
 mod table;
-mod tables;
 
 use pyo3::prelude::*;
 

@@ -10,7 +10,6 @@ use pyo3::prelude::*;
 
 use crate::scenario::Parsed;
 use crate::table::Table;
-use crate::tables;
 
 /// Records, in the order in which they were made.
 #[pyclass(frozen, module = "midspan._midspan")]
@@ -61,13 +60,19 @@ impl Records {
 
     /// One of the tables that docs/python.md describes.
     fn table(&self, name: &str) -> PyResult<Table> {
-        tables::named(name, &self.records())
+        match midspan_tables::named(name, &self.records()) {
+            Some(table) => Table::of(&table),
+            None => {
+                let known = Records::tables().join(", ");
+                Err(PyValueError::new_err(format!("no table `{name}`: there are {known}")))
+            }
+        }
     }
 
     /// The names of the tables.
     #[staticmethod]
     fn tables() -> Vec<&'static str> {
-        tables::names().collect()
+        midspan_tables::names().collect()
     }
 
     /// The table of `midspan lab report`.

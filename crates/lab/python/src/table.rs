@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{StringBuilder, UInt64Builder};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray};
+use arrow_array::{
+    ArrayRef, Float64Array, RecordBatch, RecordBatchIterator, StringArray, UInt64Array,
+};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
+use midspan_tables::{Column, Values};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -53,57 +55,31 @@ impl Table {
 /// The key of a field's metadata that has its unit.
 const UNIT: &str = "unit";
 
-/// A table that is being made.
-#[derive(Default)]
-pub(crate) struct Columns {
-    fields: Vec<Field>,
-    arrays: Vec<ArrayRef>,
-}
-
-impl Columns {
-    /// A column of words.
-    pub(crate) fn text<'a>(&mut self, name: &str, values: impl Iterator<Item = Option<&'a str>>) {
-        let mut builder = StringBuilder::new();
-        values.for_each(|value| builder.append_option(value));
-        let array: StringArray = builder.finish();
-        self.add(name, "", DataType::Utf8, Arc::new(array));
-    }
-
-    /// A column of numbers with a `unit`; one that has none is of counts or ratios.
-    pub(crate) fn number(
-        &mut self,
-        name: &str,
-        unit: &str,
-        values: impl Iterator<Item = Option<f64>>,
-    ) {
-        let array: Float64Array = values.collect();
-        self.add(name, unit, DataType::Float64, Arc::new(array));
-    }
-
-    /// A column of whole numbers.
-    pub(crate) fn count(
-        &mut self,
-        name: &str,
-        unit: &str,
-        values: impl Iterator<Item = Option<u64>>,
-    ) {
-        let mut builder = UInt64Builder::new();
-        values.for_each(|value| builder.append_option(value));
-        self.add(name, unit, DataType::UInt64, Arc::new(builder.finish()));
-    }
-
-    fn add(&mut self, name: &str, unit: &str, kind: DataType, array: ArrayRef) {
-        let mut field = Field::new(name, kind, true);
-        if !unit.is_empty() {
-            field.set_metadata([(UNIT.to_owned(), unit.to_owned())].into());
-        }
-        self.fields.push(field);
-        self.arrays.push(array);
-    }
-
-    pub(crate) fn table(self) -> PyResult<Table> {
-        let schema = Arc::new(Schema::new(self.fields));
-        let batch = RecordBatch::try_new(schema, self.arrays);
+impl Table {
+    /// Of the columns of a table.
+    pub(crate) fn of(table: &midspan_tables::Table) -> PyResult<Table> {
+        let columns = table.columns().iter();
+        let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.map(column).unzip();
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays);
         batch.map(Table).map_err(|error: ArrowError| PyValueError::new_err(error.to_string()))
     }
+}
+
+fn column(column: &Column) -> (Field, ArrayRef) {
+    let (kind, array): (_, ArrayRef) = match &column.values {
+        Values::Text(values) => {
+            (DataType::Utf8, Arc::new(values.iter().map(Option::as_deref).collect::<StringArray>()))
+        }
+        Values::Number(values) => {
+            (DataType::Float64, Arc::new(values.iter().copied().collect::<Float64Array>()))
+        }
+        Values::Count(values) => {
+            (DataType::UInt64, Arc::new(values.iter().copied().collect::<UInt64Array>()))
+        }
+    };
+    let mut field = Field::new(&column.name, kind, true);
+    if !column.unit.is_empty() {
+        field.set_metadata([(UNIT.to_owned(), column.unit.to_owned())].into());
+    }
+    (field, array)
 }

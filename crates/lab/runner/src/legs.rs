@@ -9,9 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use midspan_assist::now;
 use midspan_scenario::Place;
-use midspan_scenario::record::{DelayRecord, HeldWatch, LegRecord, Variant};
+use midspan_scenario::record::{
+    DelayRecord, HeldWatch, LegRecord, SeriesRecord, SeriesWatch, Variant,
+};
 use midspan_sys::netns::Netns;
 use midspan_sys::sockdiag::{self, Obituaries, TcpSocket};
+use midspan_units::Span;
 
 use crate::topology::{Topology, UE};
 use crate::traffic::SERVICE_PORT;
@@ -77,6 +80,66 @@ pub(crate) fn watch_held(
         Ok(watch.record())
     };
     topology.mec.run(look)?.context("cannot list TCP sockets")
+}
+
+/// Follows legs and queues until `over` is true, with a look each `every`.
+///
+/// # Errors
+/// When a host's sockets cannot be listed.
+pub(crate) fn watch_series(
+    topology: &Topology,
+    variant: Variant,
+    every: Duration,
+    over: &AtomicBool,
+) -> Result<SeriesRecord> {
+    let begin = Instant::now();
+    let each = |look: &mut dyn FnMut(Span) -> io::Result<()>| {
+        for number in 1.. {
+            thread::sleep((begin + every * number).saturating_duration_since(Instant::now()));
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
+            let at = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            look(Span::from_nanos(at))?;
+        }
+        io::Result::Ok(())
+    };
+    let of_host = |host: &'static str, netns: &Netns| {
+        // A listing takes its time, so the hosts are looked at beside each other.
+        let look = || {
+            let mut looks = Vec::new();
+            each(&mut |at| {
+                let legs = sockdiag::tcp_sockets()?;
+                looks.extend(legs.iter().filter_map(|socket| {
+                    let key = (host, socket.local, socket.remote);
+                    Some((at, key, record(host, socket, variant)?))
+                }));
+                Ok(())
+            })?;
+            io::Result::Ok(looks)
+        };
+        netns.run(look)?
+    };
+    let mut watch = SeriesWatch::default();
+    let looks = thread::scope(|scope| {
+        let of_host = &of_host;
+        let looks = hosts(topology).map(|(host, netns)| scope.spawn(move || of_host(host, netns)));
+        let links = each(&mut |at| {
+            let reports = topology.reports();
+            for report in std::iter::once(&reports.access).chain(&reports.wide) {
+                watch.link(at, &report.name, [report.up_waiting, report.down_waiting]);
+            }
+            Ok(())
+        });
+        let looks = looks.map(|look| look.join().expect("it does not panic"));
+        links.map(|()| looks)
+    });
+    for look in looks? {
+        for (at, key, leg) in look.context("cannot list TCP sockets")? {
+            watch.leg(at, key, &leg);
+        }
+    }
+    Ok(watch.record())
 }
 
 /// The bytes of the data that the proxy's legs have received, and those that they have sent, each once.

@@ -8,6 +8,7 @@ pub mod assist;
 mod controls;
 pub mod doctor;
 pub mod experiment;
+pub mod export;
 mod host;
 mod legs;
 mod links;

@@ -159,12 +159,18 @@ fn run_bulk(
     };
     let upload = spec.workload.direction() == Direction::Upload;
     let splits = variant != Variant::None && spec.service.at == Place::Server;
-    let (result, held) = thread::scope(|scope| {
+    let Workload::Bulk(bulk) = &spec.workload else { bail!("the workload is not bulk") };
+    let every = bulk.series.map(Duration::from);
+    let (result, held, series) = thread::scope(|scope| {
+        let watch = |every| legs::watch_series(topology, variant, every, &over);
+        let series = every.map(|every| scope.spawn(move || watch(every)));
         let watch = || legs::watch_held(topology, upload, &measured, &over);
         let watch = splits.then(|| scope.spawn(watch));
         let result = plan.run(ends, warm, meanwhile, done);
         over.store(true, Ordering::Relaxed);
-        (result, watch.map(|watch| watch.join().expect("it does not panic")))
+        let held = watch.map(|watch| watch.join().expect("it does not panic"));
+        let series = series.map(|series| series.join().expect("it does not panic"));
+        (result, held, series)
     });
     let BulkResult { start, end } = result?;
     let held = held.transpose()?.flatten();
@@ -192,6 +198,7 @@ fn run_bulk(
         held,
         feedback: None,
         cuts,
+        series: series.transpose()?,
     };
     Ok((measurement, reports))
 }
@@ -258,6 +265,7 @@ fn run_transfers(
         held: None,
         feedback: None,
         cuts: Vec::new(),
+        series: None,
     };
     Ok((measurement, reports))
 }
@@ -304,6 +312,7 @@ fn run_pages(
         held: None,
         feedback: None,
         cuts: Vec::new(),
+        series: None,
     };
     Ok((measurement, reports))
 }

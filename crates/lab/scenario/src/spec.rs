@@ -121,6 +121,9 @@ pub struct Bulk {
     /// Whether records have every hundredth of the links' delays. Left out of a result's digest where they have not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub percentiles: bool,
+    /// How often legs and queues are looked at for the record's series; never without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<Span>,
 }
 
 impl Bulk {

@@ -123,7 +123,7 @@ fn unknown_keys() {
     assert_eq!(
         spoilt("warmup =", "warm_up ="),
         "x.toml:29: unknown key `warm_up`; did you mean `warmup`? Known here: `direction`, `time`, \
-         `warmup`, `flows`, `stagger`, `controls`, `greeting`"
+         `warmup`, `flows`, `stagger`, `controls`, `greeting`, `series`"
     );
     assert_eq!(
         spoilt("[hosts.ue]", "[hosts.eu]"),
@@ -253,6 +253,12 @@ fn impossible_values() {
         spoilt("warmup =", "greeting = \"2 KB\"\nwarmup ="),
         "x.toml:29: a greeting of 2 KB is more than a packet; at most 1 KiB"
     );
+    for every in ["0 s", "0.9 ms"] {
+        assert_eq!(
+            spoilt("warmup =", &format!("series = \"{every}\"\nwarmup =")),
+            "x.toml:29: a look is 1 ms or more after another, and there are up to 100000"
+        );
+    }
     assert_eq!(
         spoilt("name = \"good\"", "name = \"Good file\""),
         "x.toml:1: `Good file` cannot name a scenario; lower case letters, digits and `-` can"
@@ -342,7 +348,7 @@ fn the_short_version() {
     assert_eq!(
         spoilt("workload = { time = \"1 s\" }", "workload = { tmie = \"1 s\" }"),
         "x.toml:43: unknown key `tmie`; did you mean `time`? Known here: `direction`, `time`, \
-         `warmup`, `flows`, `stagger`, `controls`, `greeting` (in the short version)"
+         `warmup`, `flows`, `stagger`, `controls`, `greeting`, `series` (in the short version)"
     );
     assert_eq!(
         spoilt("[short]\nrepetitions = 1", "[short]\nrepetitions = 0"),

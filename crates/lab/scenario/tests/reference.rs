@@ -88,6 +88,7 @@ fn record(scenario: &Scenario, variant: Variant, acknowledged_bps: f64) -> Recor
             held: None,
             feedback: None,
             cuts: Vec::new(),
+            series: None,
         }),
     }
 }

@@ -64,6 +64,7 @@ fn measured(goodput_bps: f64, transfers: Vec<TransferRecord>) -> Outcome {
         held: None,
         feedback: None,
         cuts: Vec::new(),
+        series: None,
     })
 }
 

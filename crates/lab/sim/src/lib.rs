@@ -22,6 +22,7 @@ mod net;
 mod packet;
 mod relay;
 mod run;
+mod series;
 mod setup;
 mod socket;
 mod splitter;

@@ -40,14 +40,19 @@ pub(crate) fn legs(
     variant: Variant,
     counts: impl Fn(SocketId) -> bool,
 ) -> Vec<LegRecord> {
-    let sockets = world.sockets.iter().enumerate().filter(|(id, _)| counts(*id));
-    sockets
-        .filter_map(|(_, socket)| {
-            let socket = socket.as_ref()?;
-            let peer = world.sockets[socket.peer].as_ref().map_or(socket.host, |peer| peer.host);
-            Some(leg(socket.host, peer, socket.endpoint()?, variant))
-        })
-        .collect()
+    standing(world, variant).filter(|(id, _)| counts(*id)).map(|(_, leg)| leg).collect()
+}
+
+/// Every leg that stands, by its socket.
+pub(crate) fn standing(
+    world: &World,
+    variant: Variant,
+) -> impl Iterator<Item = (SocketId, LegRecord)> {
+    world.sockets.iter().enumerate().filter_map(move |(id, socket)| {
+        let socket = socket.as_ref()?;
+        let peer = world.sockets[socket.peer].as_ref().map_or(socket.host, |peer| peer.host);
+        Some((id, leg(socket.host, peer, socket.endpoint()?, variant)))
+    })
 }
 
 /// The bytes of the data that the legs of the MEC's relay have received, and those that they have sent, each once.

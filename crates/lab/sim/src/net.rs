@@ -93,6 +93,15 @@ impl Net {
         }
     }
 
+    /// The bytes that wait on each link, up and down. Those of a mobile network are not told.
+    pub(crate) fn waiting(&self) -> Vec<(&'static str, [u64; 2])> {
+        let Net::Row(path) = self else { return Vec::new() };
+        let named = path.links.iter().zip(["access", "wide"]);
+        named
+            .map(|(link, name)| (name, [Way::Up, Way::Down].map(|way| link.waiting_bytes(way))))
+            .collect()
+    }
+
     /// Forgets the delays so far.
     pub(crate) fn restart_delays(&mut self) {
         match self {

@@ -17,6 +17,7 @@ use crate::host::{ENB, Host, MEC, SERVER, UE};
 use crate::measure;
 use crate::mobile::Mobile;
 use crate::net::Net;
+use crate::series::Series;
 use crate::setup;
 use crate::socket::{Setup, Socket, SocketId, User};
 use crate::splitter::Splitter;
@@ -71,8 +72,15 @@ pub fn run_with(
             Net::Cells(Box::new(Mobile::new(cells, &links[0], &links[1], traces, seed)?))
         }
     };
-    let mut run =
-        Run { spec, variant, world: World::new(net), assist, held: None, cross: Vec::new() };
+    let mut run = Run {
+        spec,
+        variant,
+        world: World::new(net),
+        assist,
+        held: None,
+        series: None,
+        cross: Vec::new(),
+    };
     let measurement = match (&spec.cells, &spec.workload) {
         (Some(cells), _) => run.users(cells, seed)?,
         (None, Workload::Bulk(bulk)) => run.bulk(bulk)?,
@@ -91,6 +99,8 @@ pub(crate) struct Run<'a> {
     assist: Option<NetAssist>,
     /// Once something is measured that goes through a relay, and when it looks again.
     held: Option<(HeldWatch, Time)>,
+    /// While a workload runs that asks for it.
+    series: Option<Series>,
     /// The sockets of cross traffic.
     cross: Vec<SocketId>,
 }
@@ -114,7 +124,8 @@ impl Run<'_> {
         loop {
             let told = self.assist.as_mut().map_or(Time::MAX, NetAssist::next);
             let looked = self.held.as_ref().map_or(Time::MAX, |&(_, at)| at);
-            let next = told.min(looked);
+            let seen = self.series.as_ref().map_or(Time::MAX, Series::next);
+            let next = told.min(looked).min(seen);
             let at = next.max(self.world.now).min(until);
             if self.world.run(at, &mut done) {
                 return true;
@@ -134,6 +145,11 @@ impl Run<'_> {
                 let (taken, sent) = measure::passed_on(&self.world, upload);
                 watch.look(at.since(Time::ZERO), taken, sent);
                 *next = at + HeldWatch::LOOK;
+            }
+            if seen <= at
+                && let Some(series) = &mut self.series
+            {
+                series.look(&self.world, self.variant);
             }
         }
     }
@@ -274,6 +290,9 @@ impl Run<'_> {
         if splits && self.variant != Variant::None {
             self.held = Some((HeldWatch::default(), self.world.now));
         }
+        // Of many users no leg is told of alone.
+        let every = bulk.series.filter(|_| self.spec.cells.is_none());
+        self.series = every.map(|every| Series::new(self.world.now, every));
         for number in 0..bulk.flows as usize {
             if number > 0 {
                 self.advance(self.world.now + bulk.stagger, |_| false);
@@ -300,6 +319,7 @@ impl Run<'_> {
             links: measure::links(&links_before, &self.world, bulk.percentiles),
             feedback: self.assist.as_ref().map(NetAssist::record),
             cuts,
+            series: self.series.take().map(Series::record),
             ..Look::measurement(&before, &after, bulk.time.saturating_sub(bulk.warmup))
         })
     }
@@ -431,6 +451,7 @@ impl Run<'_> {
             links: measure::links(before, &self.world, false),
             feedback: self.assist.as_ref().map(NetAssist::record),
             cuts: Vec::new(),
+            series: None,
         }
     }
 
@@ -507,6 +528,7 @@ impl Look {
             held: None,
             feedback: None,
             cuts: Vec::new(),
+            series: None,
         }
     }
 }

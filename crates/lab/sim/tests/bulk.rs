@@ -50,6 +50,37 @@ fn a_clean_link_is_filled() {
     }
 }
 
+/// Looks change nothing, and show what the run comes to: slow start doubles the window, the queue fills, and what was
+/// retransmitted at the end is what the leg has.
+#[test]
+fn a_series_shows_legs_and_queues_over_time() {
+    for variant in [Variant::None, Variant::Midspan] {
+        let asked = format!("{BULK}\nseries = '10 ms'");
+        let with = measure(&cell("", "cubic", &asked), variant, 1);
+        let without = measure(&cell("", "cubic", BULK), variant, 1);
+        let series = with.series.clone().unwrap();
+        assert_eq!(Measurement { series: None, ..with }, without);
+        let ends = if variant == Variant::None { 2 } else { 4 };
+        assert_eq!((series.legs.len(), series.links.len()), (ends, 4));
+        let ue = series.legs.iter().find(|leg| leg.host == "ue").unwrap();
+        // Of 8 s from when the flow has opened.
+        assert!((795..=815).contains(&ue.at_s.len()), "{}", ue.at_s.len());
+        assert!(ue.at_s.is_sorted() && ue.retransmits.is_sorted());
+        let lists = [ue.cwnd.len(), ue.rtt_us.len(), ue.delivery_rate_bps.len()];
+        assert_eq!(lists, [ue.at_s.len(); 3]);
+        let least = *ue.cwnd.iter().find(|cwnd| **cwnd > 10).unwrap();
+        assert!(*ue.cwnd.iter().max().unwrap() > 100);
+        // Through the relay some round trips are over before the first look.
+        assert!(variant == Variant::Midspan || (ue.cwnd[0] == 10 && least <= 20), "{:?}", ue.cwnd);
+        let end = without.legs.iter().find(|leg| leg.host == "ue").unwrap();
+        assert!(ue.retransmits.last().unwrap().abs_diff(end.retransmits) <= 1);
+        let up = &series.links[0];
+        assert_eq!((&*up.link, &*up.way), ("access", "up"));
+        let most = *up.waiting_bytes.iter().max().unwrap();
+        assert!((100_000..=650_000).contains(&most), "{most}");
+    }
+}
+
 /// A greeting goes there and its answer back before the flow begins: in its first second that flow is behind by
 /// the round-trip of 50 ms. A download begins when the greeting has come, half of one later; through the relay a
 /// little earlier, which has it when its own connection opens.

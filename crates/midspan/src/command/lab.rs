@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use midspan_lab::experiment::{Experiment, read_traces};
+use midspan_lab::export::csv_files;
 use midspan_lab::recorded::{Kept, Recorded};
 use midspan_lab::results::Results;
 use midspan_lab::sweep::Selection;
@@ -35,6 +36,8 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         results: PathBuf,
     },
+    /// Write the records of a results folder as tables with typed columns and their units
+    Export(Export),
     /// Hold results against reference curves, or simulated ones against live ones, cell by cell
     Compare {
         /// Folders that `lab run` made: with --reference of scenarios under scenarios/reference, with
@@ -64,6 +67,19 @@ pub(crate) enum Command {
     /// What `lab shell` starts programs by
     #[command(hide = true)]
     Hold(shell::Hold),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Export {
+    /// Folder that `lab run` made
+    #[arg(value_name = "DIR")]
+    results: PathBuf,
+    /// As text, with types and units in datapackage.json
+    #[arg(long, required = true)]
+    csv: bool,
+    /// Folder to write into [default: tables in DIR]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 /// Also what a recorded run's command is read as.
@@ -133,6 +149,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         Command::Run(arguments) => run_file(arguments),
         Command::Check { files } => check(&files),
         Command::Report { results } => report(&results),
+        Command::Export(arguments) => export(&arguments),
         Command::Compare { results, reference, with, out } => match (reference, with) {
             (Some(reference), _) => compare(&results, &reference, out),
             (None, Some(with)) => hold(&results, &with),
@@ -235,6 +252,17 @@ fn report(directory: &Path) -> Result<ExitCode> {
     let (results, text) = open(directory)?;
     let parsed = parse_kept(directory, &results, &text)?;
     conclude(&results, version_of(&parsed, &results)?)
+}
+
+fn export(arguments: &Export) -> Result<ExitCode> {
+    let (results, text) = open(&arguments.results)?;
+    let parsed = parse_kept(&arguments.results, &results, &text)?;
+    let scenario = version_of(&parsed, &results)?;
+    let folder = arguments.out.clone().unwrap_or_else(|| arguments.results.join("tables"));
+    for file in csv_files(&scenario.title, results.records(), &folder)? {
+        println!("{}", file.display());
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn compare(directories: &[PathBuf], reference: &Path, out: Option<PathBuf>) -> Result<ExitCode> {

@@ -85,6 +85,7 @@ impl Algorithm {
         let failed = |error| Error::Pin { path: path.clone(), error };
         let object = fs::read(&path).map_err(failed)?;
         let source = built.source().display().to_string();
+        listen();
         let open =
             ObjectBuilder::default().open_memory(&object).map_err(|_| Error::OwnRefused {
                 file: source.clone(),

@@ -102,6 +102,7 @@ const NOTHING: Bulk = Bulk {
     controls: Vec::new(),
     greeting: ByteSize::from_bytes(0),
     percentiles: false,
+    series: None,
 };
 
 #[cfg(test)]

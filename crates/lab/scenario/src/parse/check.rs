@@ -74,6 +74,13 @@ fn problem(keys: &[&'static str], what: impl Into<String>) -> Option<Problem> {
 
 /// Parallel flows of one run, each with its own threads at both ends.
 const MOST_FLOWS: u32 = 1000;
+/// Looks of a series, all of which are in the run's record.
+const MOST_LOOKS: u64 = 100_000;
+
+fn looks_are_right(bulk: &crate::Bulk, every: Span) -> bool {
+    every >= Span::from_millis(1) && bulk.time.as_nanos() / every.as_nanos() <= MOST_LOOKS
+}
+
 /// A greeting that goes in one packet wherever.
 const MOST_GREETING: ByteSize = ByteSize::from_bytes(1024);
 /// Transfers of one run, each with its own record.
@@ -102,6 +109,12 @@ fn workload(workload: &Workload) -> Option<Problem> {
                 bulk.greeting
             ),
         ),
+        Workload::Bulk(bulk) if bulk.series.is_some_and(|every| !looks_are_right(bulk, every)) => {
+            problem(
+                &["workload", "bulk", "series"],
+                format!("a look is 1 ms or more after another, and there are up to {MOST_LOOKS}"),
+            )
+        }
         Workload::Bulk(bulk) if bulk.controls.len() > bulk.flows as usize => problem(
             &["workload", "bulk", "controls"],
             format!(
@@ -286,6 +299,10 @@ fn cells(spec: &CellSpec) -> Option<Problem> {
     // Users begin within a second, and are measured from then on.
     if matches!(&spec.workload, Workload::Bulk(bulk) if bulk.time <= Span::from_secs(1)) {
         return problem(&["workload", "bulk", "time"], "in cells a run takes more than `1 s`");
+    }
+    if matches!(&spec.workload, Workload::Bulk(bulk) if bulk.series.is_some()) {
+        let what = "of so many users no leg is told of alone; leave it out";
+        return problem(&["workload", "bulk", "series"], what);
     }
     if matches!(&spec.workload, Workload::Bulk(bulk) if bulk.stagger != Span::ZERO) {
         return problem(

@@ -10,6 +10,7 @@ use crate::Direction;
 mod assist;
 mod held;
 mod network;
+mod series;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -17,6 +18,7 @@ mod work;
 pub use assist::{CutRecord, CutWatch, FeedbackRecord};
 pub use held::HeldWatch;
 pub use network::{DelayRecord, DirectionRecord, LatenessRecord, LegRecord, LinkRecord};
+pub use series::{LegSeries, LinkSeries, SeriesRecord, SeriesWatch};
 pub use work::{PageRecord, PageSample, TransferRecord, VideoRecord};
 
 /// The version of the record's schema. Readers take this one and [those before](crate::Scenario::as_of), and refuse what
@@ -247,4 +249,7 @@ pub struct Measurement {
     /// Each cut of feedback that the scenario has, in order. Empty without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cuts: Vec<CutRecord>,
+    /// Legs and queues over time, where the workload asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesRecord>,
 }

@@ -71,6 +71,7 @@ fn measured() -> Record {
             links: vec![link],
             held: Some(DelayRecord { mean_us: 5e5, ..DelayRecord::default() }),
             feedback: Some(FeedbackRecord { used: 9, ..FeedbackRecord::default() }),
+            series: None,
             cuts: vec![cut_record()],
         }),
     }

@@ -84,6 +84,11 @@ impl World {
         self.stretches().into_iter().map(|stretch| stretch.counters).collect()
     }
 
+    /// The bytes that wait on each link, up and down.
+    pub(crate) fn waiting(&self) -> Vec<(&'static str, [u64; 2])> {
+        self.net.waiting()
+    }
+
     /// Forgets the delays so far.
     pub(crate) fn restart_delays(&mut self) {
         self.net.restart_delays();

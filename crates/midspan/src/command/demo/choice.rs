@@ -104,6 +104,7 @@ mod tests {
             held: None,
             feedback: None,
             cuts: Vec::new(),
+            series: None,
         })
     }
 

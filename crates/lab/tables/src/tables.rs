@@ -3,42 +3,38 @@
 use std::collections::BTreeSet;
 
 use midspan_scenario::record::{
-    DelayRecord, DirectionRecord, LegRecord, Measurement, Outcome, Record, TransferRecord,
-    VideoRecord,
+    DelayRecord, DirectionRecord, LegRecord, LegSeries, Measurement, Outcome, Record,
+    TransferRecord, VideoRecord,
 };
-use pyo3::exceptions::PyValueError;
-use pyo3::prelude::*;
 
-use crate::table::{Columns, Table};
+use crate::Table;
 
-type Make = fn(&[Record]) -> PyResult<Table>;
+type Make = fn(&[Record]) -> Table;
 
 /// By name.
-const TABLES: [(&str, Make); 6] = [
+const TABLES: [(&str, Make); 8] = [
     ("runs", runs),
     ("flows", flows),
     ("transfers", transfers),
     ("videos", videos),
     ("legs", legs),
     ("links", links),
+    ("leg_series", leg_series),
+    ("link_series", link_series),
 ];
 
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+/// The names of all tables.
+pub fn names() -> impl Iterator<Item = &'static str> {
     TABLES.iter().map(|(name, _)| *name)
 }
 
-pub(crate) fn named(name: &str, records: &[Record]) -> PyResult<Table> {
-    match TABLES.iter().find(|(known, _)| *known == name) {
-        Some((_, make)) => make(records),
-        None => {
-            let known = names().collect::<Vec<_>>().join(", ");
-            Err(PyValueError::new_err(format!("no table `{name}`: there are {known}")))
-        }
-    }
+/// The table called `name`, of `records`; none if there is no such table. Its rows are in the records' order.
+pub fn named(name: &str, records: &[Record]) -> Option<Table> {
+    TABLES.iter().find(|(known, _)| *known == name).map(|(_, make)| make(records))
 }
 
-fn runs(records: &[Record]) -> PyResult<Table> {
-    let mut columns = Columns::default();
+fn runs(records: &[Record]) -> Table {
+    let mut columns = Table::default();
     columns.text("scenario", records.iter().map(|record| Some(&*record.scenario)));
     columns.text("digest", records.iter().map(|record| Some(&*record.digest)));
     let backends: Vec<String> =
@@ -79,20 +75,20 @@ fn runs(records: &[Record]) -> PyResult<Table> {
     };
     columns.number("held_p50_us", "us", held(|held| held.p50_us));
     columns.number("held_p99_us", "us", held(|held| held.p99_us));
-    columns.table()
+    columns
 }
 
-fn flows(records: &[Record]) -> PyResult<Table> {
-    let mut columns = Columns::default();
+fn flows(records: &[Record]) -> Table {
+    let mut columns = Table::default();
     let rows = spread(records, |run| run.flows_bps.iter().copied().enumerate().collect());
     which_run(&mut columns, records, &rows);
     columns.count("flow", "", rows.iter().map(|(_, (flow, _))| Some(*flow as u64)));
     columns.number("goodput_bps", "bit/s", rows.iter().map(|(_, (_, bps))| Some(*bps)));
-    columns.table()
+    columns
 }
 
-fn transfers(records: &[Record]) -> PyResult<Table> {
-    let mut columns = Columns::default();
+fn transfers(records: &[Record]) -> Table {
+    let mut columns = Table::default();
     let rows = spread(records, |run| run.transfers.iter().enumerate().collect());
     which_run(&mut columns, records, &rows);
     columns.count("transfer", "", rows.iter().map(|(_, (number, _))| Some(*number as u64)));
@@ -104,11 +100,11 @@ fn transfers(records: &[Record]) -> PyResult<Table> {
     columns.number("acknowledged_s", "s", of(|transfer| transfer.acknowledged_s));
     columns.number("closed_s", "s", of(|transfer| transfer.closed_s));
     columns.number("received_s", "s", of(|transfer| transfer.received_s));
-    columns.table()
+    columns
 }
 
-fn videos(records: &[Record]) -> PyResult<Table> {
-    let mut columns = Columns::default();
+fn videos(records: &[Record]) -> Table {
+    let mut columns = Table::default();
     let rows = spread(records, |run| run.videos.iter().enumerate().collect());
     which_run(&mut columns, records, &rows);
     columns.count("video", "", rows.iter().map(|(_, (number, _))| Some(*number as u64)));
@@ -118,11 +114,11 @@ fn videos(records: &[Record]) -> PyResult<Table> {
     columns.number("start_s", "s", of(|video| video.start_s));
     columns.count("stalls", "", rows.iter().map(|(_, (_, video))| Some(u64::from(video.stalls))));
     columns.number("stalled_s", "s", of(|video| Some(video.stalled_s)));
-    columns.table()
+    columns
 }
 
-fn legs(records: &[Record]) -> PyResult<Table> {
-    let mut columns = Columns::default();
+fn legs(records: &[Record]) -> Table {
+    let mut columns = Table::default();
     let rows = spread(records, |run| run.legs.iter().collect());
     which_run(&mut columns, records, &rows);
     let word = |value: fn(&LegRecord) -> &str| rows.iter().map(move |(_, leg)| Some(value(leg)));
@@ -140,12 +136,12 @@ fn legs(records: &[Record]) -> PyResult<Table> {
     columns.number("delivery_rate_bps", "bit/s", rate);
     columns.count("dsack_dups", "", count(|leg| leg.dsack_dups.into()));
     columns.count("reord_seen", "", count(|leg| leg.reord_seen.into()));
-    columns.table()
+    columns
 }
 
 /// A row for each way through each link.
-fn links(records: &[Record]) -> PyResult<Table> {
-    let mut columns = Columns::default();
+fn links(records: &[Record]) -> Table {
+    let mut columns = Table::default();
     let rows = spread(records, |run| {
         let ways =
             run.links.iter().map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
@@ -170,7 +166,50 @@ fn links(records: &[Record]) -> PyResult<Table> {
     columns.number("delay_p95_us", "us", delay(|delay| delay.p95_us));
     columns.number("delay_p99_us", "us", delay(|delay| delay.p99_us));
     columns.number("delay_max_us", "us", delay(|delay| delay.max_us));
-    columns.table()
+    columns
+}
+
+/// A row for each look at each leg.
+fn leg_series(records: &[Record]) -> Table {
+    let mut columns = Table::default();
+    let rows = spread(records, |run| {
+        let legs = run.series.iter().flat_map(|series| &series.legs);
+        legs.flat_map(|leg| (0..leg.at_s.len()).map(move |look| (leg, look))).collect()
+    });
+    which_run(&mut columns, records, &rows);
+    let of = |value: fn(&LegSeries) -> &str| rows.iter().map(move |(_, (leg, _))| Some(value(leg)));
+    columns.text("host", of(|leg| &leg.host));
+    columns.text("leg", of(|leg| &leg.leg));
+    let count = |value: fn(&LegSeries, usize) -> u32| {
+        rows.iter().map(move |(_, (leg, look))| Some(u64::from(value(leg, *look))))
+    };
+    columns.count("number", "", count(|leg, _| leg.number));
+    let number = |value: fn(&LegSeries, usize) -> f64| {
+        rows.iter().map(move |(_, (leg, look))| Some(value(leg, *look)))
+    };
+    columns.number("at_s", "s", number(|leg, look| leg.at_s[look]));
+    columns.count("cwnd", "segments", count(|leg, look| leg.cwnd[look]));
+    columns.count("rtt_us", "us", count(|leg, look| leg.rtt_us[look]));
+    let rate = number(|leg, look| leg.delivery_rate_bps[look]);
+    columns.number("delivery_rate_bps", "bit/s", rate);
+    columns.count("retransmits", "segments", count(|leg, look| leg.retransmits[look]));
+    columns
+}
+
+/// A row for each look at each direction of a link.
+fn link_series(records: &[Record]) -> Table {
+    let mut columns = Table::default();
+    let rows = spread(records, |run| {
+        let links = run.series.iter().flat_map(|series| &series.links);
+        links.flat_map(|link| (0..link.at_s.len()).map(move |look| (link, look))).collect()
+    });
+    which_run(&mut columns, records, &rows);
+    columns.text("link", rows.iter().map(|(_, (link, _))| Some(&*link.link)));
+    columns.text("way", rows.iter().map(|(_, (link, _))| Some(&*link.way)));
+    columns.number("at_s", "s", rows.iter().map(|(_, (link, look))| Some(link.at_s[*look])));
+    let waiting = rows.iter().map(|(_, (link, look))| Some(link.waiting_bytes[*look]));
+    columns.count("waiting_bytes", "B", waiting);
+    columns
 }
 
 /// What measured runs have several of, each beside its run.
@@ -184,7 +223,7 @@ fn spread<'a, T>(
 
 /// The columns by which tables are joined: one for each axis of the sweep, with the labels of its points, then variant and
 /// repetition.
-fn which_run<T>(columns: &mut Columns, records: &[Record], rows: &[(&Record, T)]) {
+fn which_run<T>(columns: &mut Table, records: &[Record], rows: &[(&Record, T)]) {
     let axes: BTreeSet<&String> = records.iter().flat_map(|record| record.cell.keys()).collect();
     for axis in axes {
         let labels = rows.iter().map(|(record, _)| record.cell.get(axis).map(String::as_str));
