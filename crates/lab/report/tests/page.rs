@@ -4,7 +4,7 @@ mod fixture;
 
 use midspan_report::gain::{self, Effect, Hour, Judgement};
 use midspan_report::{Report, compare};
-use midspan_scenario::record::{Outcome, Record};
+use midspan_scenario::record::{Outcome, Record, Variant};
 use midspan_scenario::reference;
 use midspan_scenario::summary::Summary;
 
@@ -113,6 +113,49 @@ fn plots_show_each_run_and_each_size() {
     // Three variants in three panels in two rows.
     assert_eq!(page.matches("class=\"series ").count(), 3 * 3 * 2);
     assert_eq!(page.matches("Time to orderly close: ").count(), 2, "one description a panel");
+}
+
+#[test]
+fn many_cells_are_a_map_with_the_worst_marked() {
+    // 5 x 3 cells at each of two distances.
+    let many = fixture::LATE
+        .replace(
+            "late = [",
+            "far = [\"20 ms\", \"24 ms\"]\nrtt = [\"1 ms\", \"9 ms\", \"49 ms\"]\nlate = [",
+        )
+        .replace("{ delay = \"0.5 ms\" }]\n\n", "{ delay = \"$rtt\" }]\n\n")
+        .replace("delay = \"24.5 ms\"", "delay = \"$far\"");
+    let scenario = fixture::scenario(&many);
+    let mut records = fixture::records(&scenario);
+    // One cell is worse than all others, and one has no number.
+    for record in &mut records {
+        let at = |late: &str, rtt: &str, far: &str| {
+            record.cell["late"] == late && record.cell["rtt"] == rtt && record.cell["far"] == far
+        };
+        let (worst, untrusted) = (at("0.1 %", "9 ms", "24 ms"), at("0 %", "1 ms", "20 ms"));
+        if let (true, Outcome::Measured(run)) = (worst, &mut record.outcome) {
+            let is_proxied = record.variant == Variant::Midspan;
+            run.goodput_bps = if is_proxied { 1e6 } else { 90e6 };
+        }
+        if untrusted {
+            record.outcome = fixture::untrusted();
+        }
+    }
+    let page = page(&many, &records);
+    assert_balanced(&page);
+    let map = page.split("Gain in all cells").nth(1).unwrap().split("<h2>").next().unwrap();
+    assert_eq!(map.matches("<table class=\"heat\">").count(), 2, "one for each distance");
+    let squares = ["faster", "slower", "even", "missing"]
+        .map(|class| map.matches(&format!("<td class=\"{class}")).count());
+    assert_eq!(squares.iter().sum::<usize>(), 5 * 3 * 2, "{map}");
+    assert_eq!(squares[3], 1, "{map}");
+    let worst: Vec<&str> = map.split("<td ").filter(|part| part.contains(">worst<")).collect();
+    let [worst] = worst.as_slice() else { panic!("{worst:?}") };
+    assert!(worst.contains("slower-4 worst") && worst.contains("0.0111 x"), "{worst}");
+    // Few cells, or one axis, are no map.
+    for source in [fixture::LOSS, fixture::LATE, fixture::DEMO, fixture::SINGLE] {
+        assert!(!full(source).contains("Gain in all cells"));
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl Series {
         for (name, waiting) in world.waiting() {
             self.watch.link(at, name, waiting);
         }
-        self.next = self.next + self.every;
+        self.next += self.every;
     }
 
     /// All that was seen.

@@ -3,6 +3,7 @@
 mod comparison;
 mod details;
 mod gain;
+mod heat;
 mod table;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -144,6 +145,9 @@ fn troubles_of(report: &Report<'_>) -> Markup {
 /// Every metric's plots and table.
 fn results(report: &Report<'_>) -> Markup {
     let metrics = Metric::all_of(report.scenario, &report.summary);
+    // The first that has gains is the most honest.
+    let heat = |metric: &Metric| heat::maps(report.scenario, &report.summary, *metric);
+    let heat = metrics.iter().find_map(heat);
     let (bulk, times): (Vec<Metric>, Vec<Metric>) =
         metrics.into_iter().partition(|metric| metric.is_of_bulk());
     html! {
@@ -152,6 +156,7 @@ fn results(report: &Report<'_>) -> Markup {
             p class="caption" { (factors::caption(report.scenario, &report.summary)) }
             (factors::table(&report.summary))
         }
+        @if let Some(heat) = heat { (heat) }
         @for metric in bulk { (bar_section(report, metric)) }
         @match charts::lines(report.scenario, &report.summary, &times) {
             Some(rows) => (line_section(report, &times, &rows)),
