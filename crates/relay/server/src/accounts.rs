@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use midspan_interception::is_probe;
 use midspan_steer::AccountsSource;
 use midspan_sys::clock::monotonic;
+use midspan_threads::Background;
 
-use crate::background::Background;
 use crate::decide::Ended;
-use crate::interception::is_probe;
 use crate::shared::Shared;
 
 /// How long records may wait, of which the kernel does not tell while they are few; and we, to see that

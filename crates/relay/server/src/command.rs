@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
+use midspan_threads::wake::{self, lower, raise};
 use tokio::sync::oneshot;
 
 use crate::settings::Settings;
-use crate::wake::{self, lower, raise};
 
 /// Answered in words, once it is done or refused.
 pub(crate) type Reply = oneshot::Sender<Result<String, String>>;

@@ -2,8 +2,7 @@
 
 use midspan_ccload::{Algorithm, Controls, Error, Held, Kernel, Options, PREFIX};
 use midspan_config::Config;
-
-use crate::socket;
+use midspan_sockets as sockets;
 
 /// What the client's leg has where the configuration names nothing, and the kernel takes it. A relay that takes no
 /// connections but those made to itself may stand anywhere, and leaves the choice to the kernel.
@@ -52,7 +51,7 @@ impl Brought {
 fn bring(controls: &Controls, control: Algorithm, held: &mut Vec<Held>) -> Option<&'static str> {
     // One that cannot be held with others is used as long as they hold it, and by our listeners then.
     let shares = Kernel::running().is_ok_and(|kernel| kernel.links);
-    if shares || !socket::has(FOR_CLIENTS) {
+    if shares || !sockets::has(FOR_CLIENTS) {
         match controls.hold(control, &Options::default()) {
             Ok(one) => held.push(one),
             Err(Error::NameTaken { .. }) => {}
@@ -62,5 +61,5 @@ fn bring(controls: &Controls, control: Algorithm, held: &mut Vec<Held>) -> Optio
             }
         }
     }
-    socket::has(FOR_CLIENTS).then_some(FOR_CLIENTS)
+    sockets::has(FOR_CLIENTS).then_some(FOR_CLIENTS)
 }

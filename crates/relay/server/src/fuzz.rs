@@ -1,8 +1,7 @@
 //! What reads bytes from outside, and may otherwise not be called from there.
 
+use midspan_sockets::Opening;
 use midspan_split::proxy_protocol::{self, LONGEST, ProxyVersion};
-
-use crate::opening::Opening;
 
 /// Reads the header of a PROXY protocol that `bytes` begin with. Whatever they are, the same bytes mean the same
 /// however they were cut on their way, and what was understood is understood again once written.

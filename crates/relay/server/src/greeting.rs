@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use crate::forward::Forward;
-use crate::socket::Accepted;
+use crate::frontend::Accepted;
 
 /// How long a header may take. "At least 3 seconds to cover a TCP retransmit", says the protocol.
 const PATIENCE: Span = Span::from_secs(5);

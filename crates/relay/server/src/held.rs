@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use midspan_steer::{HeldSource, HeldSyn};
 use midspan_sys::conntrack::Conntrack;
+use midspan_threads::Background;
+use midspan_threads::wake::raise;
 
-use crate::background::Background;
 use crate::shared::Shared;
-use crate::wake::raise;
 
 /// How long the kernel may take to wake us, so that we see that it is time to end.
 const WAIT: Duration = Duration::from_millis(100);

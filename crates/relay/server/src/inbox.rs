@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::forward::Forward;
-use crate::socket::Accepted;
+use crate::frontend::Accepted;
 
 /// A connection that was taken, and whom it is passed on to, if it is.
 pub(crate) type Handed = Box<(Accepted, Option<Arc<Forward>>)>;
@@ -56,7 +56,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::opening::Opening;
+    use midspan_sockets::Opening;
 
     fn connection() -> Handed {
         let (socket, _other) = UnixStream::pair().unwrap();

@@ -8,7 +8,6 @@
 //! while it runs, and [`Interception`] the rules alone.
 
 mod accounts;
-mod background;
 mod client_leg;
 mod clock;
 mod command;
@@ -17,46 +16,42 @@ mod counters;
 mod decide;
 mod flow;
 mod forward;
+mod frontend;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzz;
 mod greeting;
 mod held;
 mod inbox;
-mod injector;
-mod interception;
 mod load;
 mod observe;
-mod opening;
 mod outbox;
 mod passed;
 mod pool;
-mod privileges;
 mod questions;
 mod relay;
 mod reload;
 mod servers;
 mod settings;
 mod shared;
-mod socket;
 mod store;
 mod succession;
 mod unix;
 mod upgrade;
-mod wake;
 mod watchdog;
 mod worker;
 
-pub use counters::Snapshot;
-pub use forward::check_here;
-pub use interception::{Interception, InterceptionError};
-pub use load::load;
 pub use midspan_config::{
     AddressesKind, AdminConfig, Config, ConfigError, DecideConfig, DecideMode, Dscp, FlowLogConfig,
     ForwardConfig, Handshake, InterceptionKind, LegConfig, LimitsConfig, LogConfig, MetricsConfig,
     PolicyConfig, Ports, ProxyConfig, ProxyVersion, ReadAheadKind, To,
 };
+pub use midspan_interception::{Interception, InterceptionError};
 pub use midspan_steer::FirstWindow;
+
+pub use counters::Snapshot;
+pub use forward::check_here;
+pub use load::load;
 pub use observe::ObserveError;
 pub use passed::{PassedSnapshot, Treatment};
 pub use relay::{Error, Relay, Start, prove_steering, run};

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use midspan_sockets as sockets;
+
 use crate::command::{Command, Reply};
 use crate::forward;
 use crate::settings::Settings;
 use crate::shared::Shared;
-use crate::socket;
 
 /// Reads the configuration and asks for names in a thread of its own, as that may take long, and has the
 /// supervisor apply what came of it.
@@ -33,7 +34,7 @@ fn prepare(shared: &Shared) -> Result<Box<Settings>, String> {
         // What is in force the listeners have, also where the kernel gives it to no other any more: before Linux 6.4
         // a congestion control is gone with the relay that brought it, if another has taken over since.
         if settings != old {
-            socket::probe(settings, mptcp).map_err(|error| format!("{leg}: {error}"))?;
+            sockets::probe(settings, mptcp).map_err(|error| format!("{leg}: {error}"))?;
         }
     }
     let forwards = forward::resolve(&config).map_err(|error| error.to_string())?;

@@ -10,9 +10,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use midspan_config::{Config, Handshake};
+use midspan_interception::Injector;
+use midspan_interception::Probes;
 use midspan_observe::Histogram;
+use midspan_sockets::Place;
 use midspan_split::{Admission, Limits};
 use midspan_steer::{Counts, FirstWindow, FlowRecord, HeldSyn, Slot, Tally};
+use midspan_threads::Privileges;
+use midspan_threads::wake::{self, raise};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::clock::Epoch;
@@ -21,16 +26,11 @@ use crate::counters::{Counters, Snapshot};
 use crate::decide::Board;
 use crate::forward::Forward;
 use crate::inbox::Inbox;
-use crate::injector::Injector;
-use crate::interception::Probes;
 use crate::observe::measures::Measures;
 use crate::observe::observer::Observer;
 use crate::passed::{Passed, PassedSnapshot, Treatment};
-use crate::privileges::Privileges;
 use crate::questions::Questions;
 use crate::settings::Settings;
-use crate::socket::Place;
-use crate::wake::{self, raise};
 
 /// What the workers are to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,15 +16,15 @@ use std::time::{Duration, SystemTime};
 
 use midspan_config::{Config, DecideMode};
 use midspan_gain::{Estimator, Learner, Reason, Unit};
+use midspan_interception::{InterceptionError, Steered};
 use midspan_steer::{Because, Chance, Chances, FlowRecord, Of, OpenFlows};
 use midspan_sys::clock::monotonic;
+use midspan_threads::Background;
+use midspan_threads::Privileges;
 
 pub(crate) use self::board::Board;
 use self::board::Told;
 use self::places::Places;
-use crate::background::Background;
-use crate::interception::{InterceptionError, Steered};
-use crate::privileges::Privileges;
 
 /// Records that wait to be heard of, at most.
 const QUEUE: usize = 8192;

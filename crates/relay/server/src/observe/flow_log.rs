@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use midspan_config::FlowLogConfig;
 use midspan_observe::Entry;
+use midspan_threads::Privileges;
 
 use super::error::ObserveError;
-use crate::privileges::Privileges;
 
 /// Entries that wait to be written, at most.
 const QUEUE: usize = 4096;

@@ -6,6 +6,7 @@ use midspan_config::Config;
 use midspan_observe::{Began, Direction, Entry, FlowId, LegStats, Naming, Path, Split, Start};
 use midspan_split::{Cause, Leg, PerLeg};
 use midspan_steer::{Course, FlowRecord};
+use midspan_threads::Privileges;
 use midspan_units::Time;
 
 use super::error::ObserveError;
@@ -15,8 +16,7 @@ use super::measures::Measures;
 use super::naming;
 use crate::clock::Epoch;
 use crate::flow::{LiveFlow, Story, Totals};
-use crate::privileges::Privileges;
-use crate::socket::Accepted;
+use crate::frontend::Accepted;
 
 /// What the workers tell what they know to.
 #[derive(Debug)]

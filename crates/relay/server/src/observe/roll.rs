@@ -9,12 +9,12 @@ use midspan_observe::LegStats;
 use midspan_observe::admin::{Assisted, Flow, Flows, MOST_FLOWS, Order};
 use midspan_split::{Key, PerLeg};
 use midspan_sys::clock::monotonic;
+use midspan_threads::wake::raise;
 use midspan_units::{Span, Time};
 use tokio::sync::oneshot;
 
 use crate::questions::{Ask, Brief};
 use crate::shared::Monitor;
-use crate::wake::raise;
 
 /// What one connection to the admin socket has seen of flows, to tell what has moved since.
 #[derive(Debug, Default)]

@@ -8,26 +8,26 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use midspan_config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
+use midspan_interception::Injector;
+use midspan_interception::{Interception, InterceptionError, Steered, probe_clients};
+use midspan_sockets::{self as sockets, Place};
+use midspan_threads::Background;
+use midspan_threads::Privileges;
+use midspan_threads::wake::raise;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::accounts;
-use crate::background::Background;
 use crate::client_leg::{self, LeastTimeout};
 use crate::control::Brought;
 use crate::counters::Snapshot;
 use crate::decide::Decider;
 use crate::forward;
 use crate::held;
-use crate::injector::Injector;
-use crate::interception::{self, Interception, InterceptionError, Steered};
 use crate::observe::observer::Observer;
 use crate::observe::{ObserveError, Served, Windows};
 use crate::pool;
-use crate::privileges::Privileges;
 use crate::shared::{Monitor, Phase, Shared};
-use crate::socket::{self, Place};
 use crate::succession::{Office, retire_predecessor};
-use crate::wake::raise;
 use crate::worker::{self, EventLoop};
 use names::Names;
 use supervisor::Signals;
@@ -107,7 +107,7 @@ pub fn run(config: Config, start: Start, started: impl FnOnce(Monitor)) -> Resul
 /// # Errors
 /// What is in the way. [`InterceptionError::Taken`] if a relay runs here, which has proven it.
 pub fn prove_steering() -> Result<(), Error> {
-    let mut config = Config::new(interception::probe_clients());
+    let mut config = Config::new(probe_clients());
     config.interception = InterceptionKind::Bpf;
     config.handshake = Some(Handshake::Early);
     config.workers = 1;
@@ -189,7 +189,7 @@ impl Relay {
             ("client_leg", &config.client_leg, config.mptcp),
             ("server_leg", &config.server_leg, false),
         ] {
-            socket::probe(settings, mptcp).map_err(|error| Error::Leg { leg, error })?;
+            sockets::probe(settings, mptcp).map_err(|error| Error::Leg { leg, error })?;
         }
         warn_of_fast_open(&config);
         let system = |what| move |error| Error::System { what, error };
@@ -428,7 +428,7 @@ fn use_injector(
     steered: &mut Steered,
     shared: &Shared,
 ) -> Result<(), InterceptionError> {
-    steered.set_injector(injector.interface)?;
+    steered.set_injector(&injector)?;
     let _ = shared.injector.set(injector);
     Ok(())
 }

@@ -7,23 +7,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use midspan_interception::{InterceptionError, Steered, steering_policy};
 use midspan_sys::changes::Changes;
+use midspan_threads::Background;
+use midspan_threads::wake::lower;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{Error, Relay, Way, begin_to_inject};
-use crate::background::Background;
 use crate::command::{Command, Reply};
 use crate::counters::Snapshot;
 use crate::held;
-use crate::interception::{InterceptionError, Steered, steering_policy};
 use crate::observe::Served;
 use crate::reload;
 use crate::settings::Settings;
 use crate::shared::{Phase, Shared};
 use crate::succession::{Office, Successor};
-use crate::wake::lower;
 use crate::watchdog::Watchdog;
 
 /// How often the supervisor looks for what nothing tells it of.

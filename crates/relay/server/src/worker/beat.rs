@@ -34,8 +34,8 @@ impl EventLoop {
         {
             tracing::debug!(%error, "steered connections come from any processor");
         }
-        for listener in &self.listeners {
-            if let Err(error) = listener.prefer(nearby.then_some(number)) {
+        for frontend in &self.frontends {
+            if let Err(error) = frontend.listener.prefer(nearby.then_some(number)) {
                 tracing::debug!(%error, "connections come from any processor");
             }
         }

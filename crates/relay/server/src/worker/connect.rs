@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use midspan_observe::subscriber;
+use midspan_sockets as sockets;
 use midspan_split::{Key, Leg, Opened, PerLeg};
 use socket2::Socket;
 
@@ -12,7 +13,7 @@ use super::host::LiveHost;
 use super::watch;
 use crate::flow::{LiveFlow, Others, Story, count_early};
 use crate::forward::Forward;
-use crate::socket::{self, Accepted};
+use crate::frontend::Accepted;
 
 /// The socket of a server leg.
 pub(super) enum ServerLeg {
@@ -44,20 +45,20 @@ impl LiveHost {
             ServerLeg::New(socket) => {
                 let is_client = matches!(others, Others::None);
                 if is_client {
-                    socket::bind_as(&socket, client, self.shared.place)?;
+                    sockets::bind_as(&socket, client, self.shared.place)?;
                 }
                 let connecting = if sends_data {
                     self.counters().fast_open_accepted.add(1);
-                    socket::connect_with_data_of(&client_leg, &socket, server)
+                    sockets::connect_with_data_of(&client_leg, &socket, server)
                 } else {
-                    socket::begin_connect(&socket, server).map(|()| 0)
+                    sockets::begin_connect(&socket, server).map(|()| 0)
                 };
                 match connecting {
                     Ok(early) => {
                         opened = Opened::Connecting(early as u64);
                         Ok(socket.into())
                     }
-                    Err(error) if is_client && socket::is_former(&error) => {
+                    Err(error) if is_client && sockets::is_former(&error) => {
                         opened = Opened::PortInUse;
                         Ok(socket.into())
                     }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 
+use midspan_sockets as sockets;
 use midspan_split::{Asked, Asking, Ends, Key};
 use midspan_steer::HeldSyn;
 use rustix::event::Timespec;
@@ -14,7 +15,6 @@ use super::EventLoop;
 use super::host::LiveHost;
 use super::watch::watch;
 use crate::shared::Phase;
-use crate::socket;
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 64;
@@ -54,11 +54,11 @@ impl LiveHost {
         if !is_client || self.shared.phase() != Phase::Run {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let socket = socket::open(syn.server, &self.settings.config.server_leg, true, syn.dscp)?;
-        socket::bind_as(&socket, syn.client, self.shared.place)?;
+        let socket = sockets::open(syn.server, &self.settings.config.server_leg, true, syn.dscp)?;
+        sockets::bind_as(&socket, syn.client, self.shared.place)?;
         // The handshake's last segment is kept back until the client has sent its own.
         sockopt::set_tcp_quickack(&socket, false)?;
-        let connection = socket::connect(socket, syn.server)?;
+        let connection = sockets::connect(socket, syn.server)?;
         watch(&self.asked_servers, &connection, key.to_bits(), EventFlags::OUT | EventFlags::ET)?;
         Ok(connection)
     }
@@ -75,7 +75,7 @@ impl Asking for LiveHost {
     fn ask(&mut self, key: Key, syn: &HeldSyn) -> Asked<OwnedFd> {
         match self.connect_for(key, syn) {
             Ok(connection) => Asked::Begun(connection),
-            Err(error) if socket::is_former(&error) => Asked::PortInUse,
+            Err(error) if sockets::is_former(&error) => Asked::PortInUse,
             Err(_) => Asked::Failed,
         }
     }

@@ -1,8 +1,9 @@
 //! New connections that a worker with too many flows leaves to one with fewer.
 
+use midspan_threads::wake::raise;
+
 use super::EventLoop;
 use crate::inbox::{Handed, Inbox};
-use crate::wake::raise;
 
 impl EventLoop {
     /// Who is to have a new connection in place of this worker.

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use midspan_config::Dscp;
+use midspan_sockets as sockets;
 use midspan_split::{
     Cause, ConnectAgain, Failure, FirstWindows, Host, Key, Leg, Legs, Over, Write,
 };
@@ -20,7 +21,6 @@ use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::shared::{HeldSlot, Shared};
-use crate::socket;
 
 /// What one worker's flows are carried out with.
 pub(crate) struct LiveHost {
@@ -54,8 +54,8 @@ impl LiveHost {
     }
 
     pub(super) fn connect_to(&self, server: SocketAddr, dscp: u8) -> io::Result<OwnedFd> {
-        let socket = socket::open(server, &self.settings.config.server_leg, false, dscp)?;
-        socket::connect(socket, server)
+        let socket = sockets::open(server, &self.settings.config.server_leg, false, dscp)?;
+        sockets::connect(socket, server)
     }
 
     /// Marks what is sent to a client as its server has marked its answer, which BPF has seen.
@@ -66,7 +66,7 @@ impl LiveHost {
         }
         let Story { client, server, .. } = *flow.story();
         let marked = match slot.answer_dscp(client, server) {
-            Ok(dscp) => socket::mark(flow.fd(Leg::Client), client.ip(), dscp.unwrap_or(0)),
+            Ok(dscp) => sockets::mark(flow.fd(Leg::Client), client.ip(), dscp.unwrap_or(0)),
             Err(error) => Err(error),
         };
         if let Err(error) = marked {
@@ -114,11 +114,11 @@ impl Host for LiveHost {
 
     fn connect_again(&mut self, key: Key, flow: &mut LiveFlow) -> ConnectAgain {
         let (server, fd) = (flow.story().server, flow.fd(Leg::Server));
-        let connected = socket::begin_connect(fd, server)
+        let connected = sockets::begin_connect(fd, server)
             .and_then(|()| watch::leg(&self.epoll, key, Leg::Server, fd));
         match connected {
             Ok(()) => ConnectAgain::Begun,
-            Err(error) if socket::is_former(&error) => ConnectAgain::InUse,
+            Err(error) if sockets::is_former(&error) => ConnectAgain::InUse,
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
                 ConnectAgain::Failed
@@ -128,7 +128,7 @@ impl Host for LiveHost {
 
     /// Has new connections to the server pass: they show whether its answers come by another way than through here.
     fn is_silent(&mut self, flow: &mut LiveFlow) {
-        let Some(server) = socket::server_of(flow.fd(Leg::Client)) else { return };
+        let Some(server) = sockets::address_of(flow.fd(Leg::Client)) else { return };
         let Some(slot) = &self.slot else { return };
         self.counters().doubts.add(1);
         if let Err(error) = slot.doubt(server.ip()) {

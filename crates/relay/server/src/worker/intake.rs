@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use midspan_interception::is_probe;
 use midspan_observe::subscriber;
+use midspan_sockets::{self as sockets, Family, NotAccepted, Opening, Place};
 use midspan_split::proxy_protocol::Ends;
 use midspan_split::{PerLeg, Refusal};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -19,11 +21,9 @@ use super::{EventLoop, LISTENERS, read_ahead};
 use crate::counters::{Count, Counters};
 use crate::flow::Story;
 use crate::forward::Forward;
+use crate::frontend::{Accepted, Frontend};
 use crate::greeting::Greeted;
-use crate::interception::is_probe;
-use crate::opening::Opening;
 use crate::settings::Settings;
-use crate::socket::{self, Accepted, Family, Listener, NotAccepted, Place};
 
 /// Connections taken from a listener at a time.
 const ACCEPTS: usize = 64;
@@ -39,15 +39,15 @@ impl EventLoop {
     }
 
     fn accept_at(&mut self, index: usize) {
-        let Some(listener) = self.listeners.get(index) else { return };
-        for _ in 0..socket::waiting(listener).min(ACCEPTS) {
-            let Some(listener) = self.listeners.get(index) else { return };
-            let forward = listener.forward.clone();
+        let Some(frontend) = self.frontends.get(index) else { return };
+        for _ in 0..sockets::waiting(&frontend.listener).min(ACCEPTS) {
+            let Some(frontend) = self.frontends.get(index) else { return };
+            let forward = frontend.forward.clone();
             // Who was steered here when there was room waits for it, as at any server that is full.
             if forward.is_none() && self.host.slot.is_some() && self.is_full() {
                 return self.rest();
             }
-            match socket::accept(listener, self.host.now) {
+            match frontend.accept(self.host.now) {
                 Ok(accepted) => self.welcome(accepted, forward),
                 Err(NotAccepted::NoneWaiting) => return,
                 Err(NotAccepted::Failed) => self.host.counters().refused_errors.add(1),
@@ -64,18 +64,18 @@ impl EventLoop {
 
     /// Takes what still waits at the listeners, which closing would reset, and closes them.
     pub(super) fn close_listeners(&mut self) {
-        for index in 0..self.listeners.len() {
+        for index in 0..self.frontends.len() {
             loop {
-                let listener = &self.listeners[index];
-                let forward = listener.forward.clone();
-                match socket::accept(listener, self.host.now) {
+                let frontend = &self.frontends[index];
+                let forward = frontend.forward.clone();
+                match frontend.accept(self.host.now) {
                     Ok(accepted) => self.welcome(accepted, forward),
                     Err(NotAccepted::Failed) => self.host.counters().refused_errors.add(1),
                     Err(NotAccepted::NoneWaiting | NotAccepted::NoRoom) => break,
                 }
             }
         }
-        self.listeners.clear();
+        self.frontends.clear();
     }
 
     /// Stops watching the listeners for a while, rather than be told over and over of
@@ -93,9 +93,10 @@ impl EventLoop {
     }
 
     fn watch_listeners(&self, flags: EventFlags) {
-        for (index, listener) in (0u64..).zip(&self.listeners) {
+        for (index, frontend) in (0u64..).zip(&self.frontends) {
             let data = EventData::new_u64(LISTENERS + index);
-            if let Err(error) = epoll::modify(&self.host.epoll, &listener.fd, data, flags) {
+            if let Err(error) = epoll::modify(&self.host.epoll, &frontend.listener.fd, data, flags)
+            {
                 tracing::error!(%error, "a listener could not be watched");
             }
         }
@@ -142,7 +143,7 @@ impl EventLoop {
     fn introduce(&mut self, mut accepted: Accepted, forward: Arc<Forward>, ends: Option<Ends>) {
         if let Some(version) = forward.send {
             let client = accepted.client;
-            let own = || Some(Ends { client, server: socket::address_of(&accepted.socket)? });
+            let own = || Some(Ends { client, server: sockets::address_of(&accepted.socket)? });
             let Some(ends) = ends.or_else(own) else {
                 return self.host.counters().refused_errors.add(1);
             };
@@ -241,14 +242,14 @@ impl EventLoop {
         let config = &self.host.settings.config;
         let Accepted { client, server, opening, .. } = accepted;
         if !is_forwarded {
-            if self.listeners.iter().any(|listener| listener.is_at(*server)) {
+            if self.frontends.iter().any(|frontend| frontend.listener.is_at(*server)) {
                 return Err(|counters| &counters.refused_direct);
             }
             if !self.host.clients.iter().any(|prefix| prefix.contains(&client.ip())) {
                 return Err(|counters| &counters.refused_client);
             }
         }
-        let open = || socket::open(*server, &config.server_leg, !is_forwarded, opening.dscp);
+        let open = || sockets::open(*server, &config.server_leg, !is_forwarded, opening.dscp);
         let server_leg = match confirmed {
             Some(socket) => ServerLeg::Connected(socket),
             None => ServerLeg::New(open().map_err(|error| {
@@ -268,31 +269,30 @@ impl EventLoop {
 }
 
 /// All places at which a worker listens.
-pub(super) fn listeners(
+pub(super) fn frontends(
     settings: &Settings,
     place: Place,
-) -> Result<Vec<Listener>, (String, io::Error)> {
+) -> Result<Vec<Frontend>, (String, io::Error)> {
     let config = &settings.config;
-    let mut listeners = Vec::new();
+    let mut frontends = Vec::new();
     for family in [Family::V4, Family::V6] {
         let is_wanted = |prefix: &IpNet| Family::of(prefix.addr()) == family;
         if config.clients.iter().any(is_wanted) {
-            let listener = socket::listen(family, place, config).map_err(|error| {
+            let listener = sockets::listen(family, place, config).map_err(|error| {
                 let hint = "a port of any address (it takes CAP_NET_ADMIN, and one that is free)";
                 (hint.to_owned(), error)
             });
-            listeners.push(listener?);
+            frontends.push(Frontend { listener: listener?, forward: None });
         }
     }
     for forward in &settings.forwards {
         let address = &forward.listen;
         let family = Family::of(address.ip());
-        let mut listener = socket::listen(family, Place::Open(*address), config)
+        let listener = sockets::listen(family, Place::Open(*address), config)
             .map_err(|error| (address.to_string(), error))?;
-        listener.forward = Some(forward.clone());
-        listeners.push(listener);
+        frontends.push(Frontend { listener, forward: Some(forward.clone()) });
     }
-    Ok(listeners)
+    Ok(frontends)
 }
 
 /// Counts what a client has offered and the relay does not carry across.

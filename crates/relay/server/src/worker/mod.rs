@@ -18,31 +18,31 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_config::{Config, LegConfig, ReadAheadKind};
+use midspan_sockets::{self as sockets, Family};
 use midspan_split::{
     Cause, DeferredAccept, Drain, DrainKind, FirstWindows, Heartbeat, Host, PerLeg, ReadAhead,
     Rules, Worker,
 };
 use midspan_sys::sockdiag;
+use midspan_threads::wake::lower;
 use midspan_units::{ByteSize, Time};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventFlags};
 use rustix::io::Errno;
 
-use asked::Asked;
-pub(crate) use host::LiveHost;
-use intake::listeners;
-use processor::Processor;
-pub(crate) use processor::set_priority;
-use watch::{leg_of, watch};
-
 use crate::flow::readiness;
+use crate::frontend::Frontend;
 use crate::greeting::Greetings;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::shared::{Phase, Shared};
-use crate::socket::{self, Family, Listener};
-use crate::wake::lower;
+use asked::Asked;
+pub(crate) use host::LiveHost;
+use intake::frontends;
+use processor::Processor;
+pub(crate) use processor::set_priority;
+use watch::{leg_of, watch};
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 512;
@@ -58,7 +58,7 @@ const LISTENERS: u64 = u64::MAX - 0xffff;
 pub(crate) struct EventLoop {
     flows: Worker<LiveHost>,
     host: LiveHost,
-    listeners: Vec<Listener>,
+    frontends: Vec<Frontend>,
     /// Those of them at which connections wait.
     waiting_at: Vec<usize>,
     heartbeat: Heartbeat,
@@ -81,7 +81,7 @@ impl EventLoop {
     pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Result<EventLoop, (String, io::Error)> {
         let settings = shared.settings();
         let config = &settings.config;
-        let listeners = listeners(&settings, shared.place)?;
+        let frontends = frontends(&settings, shared.place)?;
         let events = |error| ("a worker's events".to_owned(), error);
         let greetings = Greetings::new().map_err(events)?;
         let asked_servers =
@@ -91,8 +91,8 @@ impl EventLoop {
             watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
             watch(&epoll, greetings.fd(), GREETINGS, EventFlags::IN)?;
             watch(&epoll, &asked_servers, ASKED, EventFlags::IN)?;
-            for (word, listener) in (LISTENERS..).zip(&listeners) {
-                watch(&epoll, &listener.fd, word, EventFlags::IN)?;
+            for (word, frontend) in (LISTENERS..).zip(&frontends) {
+                watch(&epoll, &frontend.listener.fd, word, EventFlags::IN)?;
             }
             Ok(epoll)
         };
@@ -102,8 +102,8 @@ impl EventLoop {
         let rules = rules(config, false);
         Ok(EventLoop {
             flows: Worker::new(rules, shared.admission.clone(), shared.epoch.time(now)),
-            waiting_at: Vec::with_capacity(listeners.len()),
-            listeners,
+            waiting_at: Vec::with_capacity(frontends.len()),
+            frontends,
             heartbeat: Heartbeat::new(shared.epoch.time(now)),
             rest_until: None,
             processor: None,
@@ -131,9 +131,9 @@ impl EventLoop {
     /// Its listeners for IPv4 and IPv6.
     pub(crate) fn listeners(&self) -> [Option<BorrowedFd<'_>>; 2] {
         let of = |family| {
-            self.listeners.iter().find(|one| one.family == family && one.forward.is_none())
+            self.frontends.iter().find(|one| one.listener.family == family && one.forward.is_none())
         };
-        [of(Family::V4), of(Family::V6)].map(|one| one.map(|one| one.fd.as_fd()))
+        [of(Family::V4), of(Family::V6)].map(|one| one.map(|one| one.listener.fd.as_fd()))
     }
 
     /// Runs until the relay stops, or drains and the last flow has ended.
@@ -188,13 +188,13 @@ impl EventLoop {
         self.host.clients = IpNet::aggregate(&config.clients);
         self.host.windows = first_windows(config);
         self.host.pool.set_limit(share_of_buffers(config, &self.host.shared));
-        for listener in &mut self.listeners {
+        for Frontend { listener, forward } in &mut self.frontends {
             if before.config.client_leg != config.client_leg
-                && let Err(error) = socket::reconfigure(listener, &config.client_leg)
+                && let Err(error) = sockets::reconfigure(listener, &config.client_leg)
             {
                 tracing::error!(%error, "a listener could not be set up as configured");
             }
-            if let Some(forward) = &mut listener.forward
+            if let Some(forward) = forward
                 && let Some(new) = forwards.iter().find(|new| new.listen == forward.listen)
             {
                 *forward = new.clone();
@@ -260,7 +260,7 @@ impl EventLoop {
         let now = self.now();
         let flows = self.flows.poll_timeout(now).map(|(due, _)| due);
         let moment = |due: Time| self.host.now + Duration::from(due.since(now));
-        let drain = self.drain.as_ref().filter(|_| !self.listeners.is_empty());
+        let drain = self.drain.as_ref().filter(|_| !self.frontends.is_empty());
         let timers = [
             flows,
             self.deferred.poll_timeout(),
@@ -281,7 +281,7 @@ impl EventLoop {
             Phase::Run => false,
             Phase::Drain | Phase::Retire => {
                 self.listen_no_more();
-                self.listeners.is_empty()
+                self.frontends.is_empty()
                     && self.flows.flows().is_empty()
                     && self.greetings.len() == 0
                     && self.deferred.is_empty()
@@ -300,7 +300,7 @@ impl EventLoop {
 
     /// Closes the listeners of a worker that drains, once nobody's handshake with them can be under way.
     fn listen_no_more(&mut self) {
-        if self.listeners.is_empty() {
+        if self.frontends.is_empty() {
             return;
         }
         let kind = match self.host.shared.phase() {

@@ -6,18 +6,21 @@ use std::os::fd::OwnedFd;
 use rustix::event::{EventfdFlags, eventfd};
 
 /// One that is not raised.
-pub(crate) fn flag() -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// When the process has no descriptor left.
+pub fn flag() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)
 }
 
 /// Makes an eventfd readable.
-pub(crate) fn raise(flag: &OwnedFd) {
+pub fn raise(flag: &OwnedFd) {
     // It can only fail by being raised some 2^64 times already.
     let _ = rustix::io::write(flag, &1u64.to_ne_bytes());
 }
 
 /// Makes an eventfd unreadable, and says how often it was raised.
-pub(crate) fn lower(flag: &OwnedFd) -> u64 {
+pub fn lower(flag: &OwnedFd) -> u64 {
     let mut count = [0; 8];
     match rustix::io::read(flag, &mut count) {
         Ok(_) => u64::from_ne_bytes(count),

@@ -8,18 +8,18 @@ use midspan_config::Marks;
 use midspan_sys::netlink::{Family, Netlink};
 use midspan_sys::sysctl;
 
-use super::InterceptionError;
+use crate::error::InterceptionError;
 
 /// A routing rule and its table. Dropping this removes them.
 #[derive(Debug)]
-pub(super) struct LocalDelivery {
+pub(crate) struct LocalDelivery {
     families: Vec<Family>,
     mark: u32,
 }
 
 impl LocalDelivery {
     /// For packets with [`Marks`] of `mark`, of the IP versions that these clients have.
-    pub(super) fn install(
+    pub(crate) fn install(
         clients: &[IpNet],
         mark: u32,
     ) -> Result<LocalDelivery, InterceptionError> {
@@ -41,7 +41,7 @@ impl LocalDelivery {
 
 impl LocalDelivery {
     /// Leaves it to another relay, if that has the same mark.
-    pub(super) fn leave(mut self, mark: u32) {
+    pub(crate) fn leave(mut self, mark: u32) {
         if self.mark == mark {
             self.families.clear();
         }
@@ -65,7 +65,7 @@ impl Drop for LocalDelivery {
 /// What strict reverse path filters ask of the loopback link, to let in what is delivered by it: that packets with a mark
 /// are looked up with it, and found to be local. Dropping this sets it back.
 #[derive(Debug)]
-pub(super) struct Loopback {
+pub(crate) struct Loopback {
     before: Vec<(&'static str, String)>,
 }
 
@@ -73,7 +73,7 @@ const ASKED_OF_LOOPBACK: [&str; 2] =
     ["net.ipv4.conf.lo.src_valid_mark", "net.ipv4.conf.lo.accept_local"];
 
 impl Loopback {
-    pub(super) fn prepare() -> Loopback {
+    pub(crate) fn prepare() -> Loopback {
         let set = |name| {
             let before = sysctl::get(name).ok().filter(|value| value != "1")?;
             match sysctl::set(name, "1") {
@@ -90,7 +90,7 @@ impl Loopback {
     }
 
     /// Leaves it to another relay, which found it as it is.
-    pub(super) fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         self.before.clear();
     }
 }

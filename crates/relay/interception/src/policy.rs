@@ -5,7 +5,7 @@ use midspan_config::{Config, DecideMode, Handshake};
 use midspan_steer::{Choice, Policy};
 
 /// The policy of a configuration, as the steering program takes it.
-pub(crate) fn steering_policy(config: &Config) -> Policy {
+pub fn steering_policy(config: &Config) -> Policy {
     let said = |split: &[IpNet], pass: &[IpNet]| {
         let split = split.iter().map(|prefix| (*prefix, Choice::Split));
         split.chain(pass.iter().map(|prefix| (*prefix, Choice::Pass))).collect::<Vec<_>>()

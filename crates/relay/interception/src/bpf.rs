@@ -11,14 +11,14 @@ use midspan_steer::{
     Steering, Tally,
 };
 use midspan_sys::netlink::{Interface, Netlink};
+use midspan_threads::Privileges;
 
-use super::InterceptionError;
-use super::beside::Beside;
-use super::local_delivery::{LocalDelivery, Loopback};
-use super::policy::steering_policy;
-use super::proof::{self, Probes, Proof};
-
-use crate::privileges::Privileges;
+use crate::beside::Beside;
+use crate::error::InterceptionError;
+use crate::injector::Injector;
+use crate::local_delivery::{LocalDelivery, Loopback};
+use crate::policy::steering_policy;
+use crate::proof::{self, Probes, Proof};
 
 /// How long what is steered may take to be seen to arrive while the relay runs, and how long it waits to look again if it does
 /// not: at first, and at most.
@@ -28,7 +28,7 @@ const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// BPF steering. Dropping this ends it; packets of flows still open then go astray, so they must have
 /// ended.
 #[derive(Debug)]
-pub(crate) struct Steered {
+pub struct Steered {
     steering: Steering,
     interfaces: Vec<String>,
     /// Where held SYNs come back.
@@ -53,7 +53,10 @@ pub(crate) struct Steered {
 
 impl Steered {
     /// Loads the program for so many workers. Nothing is steered yet.
-    pub(crate) fn load(config: &Config, workers: usize) -> Result<Steered, midspan_steer::Error> {
+    ///
+    /// # Errors
+    /// When the program cannot be loaded here.
+    pub fn load(config: &Config, workers: usize) -> Result<Steered, midspan_steer::Error> {
         let options = Options { workers, mark: config.mark, pin: config.pin };
         let steering = Steering::load(options).or_else(|error| match error {
             midspan_steer::Error::Pin { .. } => {
@@ -80,7 +83,10 @@ impl Steered {
     }
 
     /// A worker's place, with its listeners for IPv4 and IPv6.
-    pub(crate) fn slot(
+    ///
+    /// # Errors
+    /// When the program's maps do not take it.
+    pub fn slot(
         &self,
         worker: usize,
         listeners: [Option<BorrowedFd<'_>>; LISTENERS_PER_SLOT as usize],
@@ -89,12 +95,15 @@ impl Steered {
     }
 
     /// Has a proof's connections come from there.
-    pub(crate) fn set_probes(&mut self, probes: Arc<Probes>) {
+    pub fn set_probes(&mut self, probes: Arc<Probes>) {
         self.probes = probes;
     }
 
     /// Looks at this host's rules.
-    pub(crate) fn look_at_rules(&mut self, config: &Config) -> Result<(), InterceptionError> {
+    ///
+    /// # Errors
+    /// When what comes out of interfaces cannot be looked at, or the program does not take it.
+    pub fn look_at_rules(&mut self, config: &Config) -> Result<(), InterceptionError> {
         let beside = Beside::look(config);
         self.go_by(beside.rules())?;
         self.beside = Some(beside);
@@ -120,25 +129,34 @@ impl Steered {
     }
 
     /// Whether this host's rules are asked before a connection is split, for which SYNs are held.
-    pub(crate) fn consults(&self) -> bool {
+    pub fn consults(&self) -> bool {
         self.consults
     }
 
-    /// Has held SYNs come back by this interface.
-    pub(crate) fn set_injector(&mut self, interface: u32) -> Result<(), InterceptionError> {
-        self.steering.set_injector(interface)?;
-        self.injector = Some(interface);
+    /// Has held SYNs come back by its link.
+    ///
+    /// # Errors
+    /// When the program's maps do not take it.
+    pub fn set_injector(&mut self, injector: &Injector) -> Result<(), InterceptionError> {
+        self.steering.set_injector(injector.interface)?;
+        self.injector = Some(injector.interface);
         Ok(())
     }
 
     /// What tells of SYNs that are held.
-    pub(crate) fn held(&self) -> Result<HeldSource, InterceptionError> {
+    ///
+    /// # Errors
+    /// When the program's maps cannot be had.
+    pub fn held(&self) -> Result<HeldSource, InterceptionError> {
         Ok(self.steering.held()?)
     }
 
     /// Begins to steer, in the calling thread's network namespace, once it is proven that what is
     /// steered arrives. The workers must be running.
-    pub(crate) fn begin(&mut self, config: &Config) -> Result<(), InterceptionError> {
+    ///
+    /// # Errors
+    /// When it is not proven, an interface is missing, or the program cannot be attached.
+    pub fn begin(&mut self, config: &Config) -> Result<(), InterceptionError> {
         if config.prove {
             self.prove(config)?;
         } else {
@@ -154,14 +172,20 @@ impl Steered {
     }
 
     /// Proves that what is steered arrives, and steers nothing else.
-    pub(crate) fn prove(&mut self, config: &Config) -> Result<(), InterceptionError> {
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn prove(&mut self, config: &Config) -> Result<(), InterceptionError> {
         self.deliver(config)?;
         self.proof = Some(Proof::prepare(self.probes.clone())?);
         self.try_to_prove(config, proof::PATIENCE)
     }
 
     /// Has what proves leave itself these privileges.
-    pub(crate) fn lower(&self, privileges: Privileges) -> Result<(), InterceptionError> {
+    ///
+    /// # Errors
+    /// When one of its threads has ended.
+    pub fn lower(&self, privileges: Privileges) -> Result<(), InterceptionError> {
         self.proof.as_ref().map_or(Ok(()), |proof| proof.lower(privileges))
     }
 
@@ -190,11 +214,10 @@ impl Steered {
 
     /// Proves that what is steered still arrives, now that rules of this host have changed, or if it was found not to and
     /// it is time to look again. As long as it does not new connections pass.
-    pub(crate) fn prove_again(
-        &mut self,
-        config: &Config,
-        changed: bool,
-    ) -> Result<(), InterceptionError> {
+    ///
+    /// # Errors
+    /// When it could not be tried.
+    pub fn prove_again(&mut self, config: &Config, changed: bool) -> Result<(), InterceptionError> {
         let [first, most] = WAITS;
         let now = Instant::now();
         self.changed |= changed;
@@ -237,7 +260,10 @@ impl Steered {
     }
 
     /// Changes what is split, for new connections.
-    pub(crate) fn set_policy(&mut self, config: &Config) -> Result<(), midspan_steer::Error> {
+    ///
+    /// # Errors
+    /// When the program's maps do not take all of it: what they took stays.
+    pub fn set_policy(&mut self, config: &Config) -> Result<(), midspan_steer::Error> {
         self.steering.set_policy(&steering_policy(config))
     }
 
@@ -247,12 +273,15 @@ impl Steered {
     }
 
     /// Becomes readable when other rules of this host change.
-    pub(crate) fn rules_changed(&self) -> Option<BorrowedFd<'_>> {
+    pub fn rules_changed(&self) -> Option<BorrowedFd<'_>> {
         self.beside.as_ref()?.changed()
     }
 
     /// Goes by the rules that there are now; whether they are others.
-    pub(crate) fn follow_rules(&mut self) -> Result<bool, InterceptionError> {
+    ///
+    /// # Errors
+    /// When what comes out of interfaces cannot be looked at, or the program does not take it.
+    pub fn follow_rules(&mut self) -> Result<bool, InterceptionError> {
         let Some(beside) = &mut self.beside else { return Ok(false) };
         let had_rules = beside.has_rules();
         let changed = beside.follow();
@@ -265,18 +294,21 @@ impl Steered {
     }
 
     /// Takes in interfaces that have come, and forgets those that have gone.
-    pub(crate) fn follow_interfaces(&mut self) -> Result<(), InterceptionError> {
+    ///
+    /// # Errors
+    /// When they cannot be listed, or the program not be attached to one.
+    pub fn follow_interfaces(&mut self) -> Result<(), InterceptionError> {
         let here = interfaces()?;
         self.attach(&here)
     }
 
     /// Whether it goes on with what another relay of this namespace has left, or still uses.
-    pub(crate) fn is_adopted(&self) -> bool {
+    pub fn is_adopted(&self) -> bool {
         self.steering.is_adopted()
     }
 
     /// Leaves everything to another relay, which has this mark.
-    pub(crate) fn leave(mut self, mark: u32) {
+    pub fn leave(mut self, mark: u32) {
         self.steering.leave();
         if let Some(loopback) = self.loopback.take() {
             loopback.leave();
@@ -287,21 +319,34 @@ impl Steered {
     }
 
     /// What shows open connections.
-    pub(crate) fn open_flows(&self) -> Result<OpenFlows, InterceptionError> {
+    ///
+    /// # Errors
+    /// When the program's maps cannot be had.
+    pub fn open_flows(&self) -> Result<OpenFlows, InterceptionError> {
         Ok(self.steering.open_flows()?)
     }
 
     /// What says how often to split, by place.
-    pub(crate) fn chances(&self) -> Result<Chances, InterceptionError> {
+    ///
+    /// # Errors
+    /// When the program's maps cannot be had.
+    pub fn chances(&self) -> Result<Chances, InterceptionError> {
         Ok(self.steering.chances()?)
     }
 
     /// What tells of ended connections.
-    pub(crate) fn accounts(&self) -> Result<AccountsSource, InterceptionError> {
+    ///
+    /// # Errors
+    /// When the program's maps cannot be had.
+    pub fn accounts(&self) -> Result<AccountsSource, InterceptionError> {
         Ok(self.steering.accounts()?)
     }
 
-    pub(crate) fn tally(&self) -> Result<Tally, InterceptionError> {
+    /// What counts verdicts.
+    ///
+    /// # Errors
+    /// When the program's maps cannot be had.
+    pub fn tally(&self) -> Result<Tally, InterceptionError> {
         Ok(self.steering.tally()?)
     }
 

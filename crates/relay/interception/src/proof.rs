@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_config::{Config, LegConfig, Marks};
+use midspan_sockets::{self as sockets, Place};
 use midspan_steer::Steering;
 use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
+use midspan_threads::Privileges;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use socket2::{Domain, Socket, Type};
 
-use super::InterceptionError;
-use crate::privileges::Privileges;
-use crate::socket::{self, Place};
+use crate::error::InterceptionError;
 
 /// One end of a link to a namespace of the proof's own, in which its client is, and of one for its server; as long as it
 /// takes.
@@ -57,25 +57,25 @@ const WORDS: [&[u8; 4]; 2] = [b"here", b"good"];
 /// How long each step of an attempt may take, and all attempts. The links come up a moment after they were set up.
 /// A machine that is busy may be late.
 const STEP: Duration = Duration::from_millis(200);
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whom the proof's connections come from.
-pub(crate) fn clients() -> Vec<IpNet> {
+pub fn clients() -> Vec<IpNet> {
     CLIENTS.map(IpNet::from).into()
 }
 
 /// Whether a connection is one of these.
-pub(crate) fn is_probe(client: IpAddr, server: SocketAddr) -> bool {
+pub fn is_probe(client: IpAddr, server: SocketAddr) -> bool {
     CLIENTS.contains(&client) && SERVERS.contains(&server.ip()) && server.port() == PORT
 }
 
 /// The proof's connections that workers have taken.
 #[derive(Debug, Default)]
-pub(crate) struct Probes(Mutex<Option<Sender<OwnedFd>>>);
+pub struct Probes(Mutex<Option<Sender<OwnedFd>>>);
 
 impl Probes {
     /// Gives one to the proof that waits for it. If none does it is reset.
-    pub(crate) fn give(&self, socket: OwnedFd) {
+    pub fn give(&self, socket: OwnedFd) {
         if let Some(waits) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = waits.send(socket);
         }
@@ -90,7 +90,7 @@ impl Probes {
 
 /// What a proof takes: namespaces for its client and its server.
 #[derive(Debug)]
-pub(super) struct Proof {
+pub(crate) struct Proof {
     client: Far,
     server: Far,
     probes: Arc<Probes>,
@@ -98,13 +98,13 @@ pub(super) struct Proof {
 
 impl Proof {
     /// Makes the namespaces, which takes CAP_SYS_ADMIN. To prove does not.
-    pub(super) fn prepare(probes: Arc<Probes>) -> Result<Proof, InterceptionError> {
+    pub(crate) fn prepare(probes: Arc<Probes>) -> Result<Proof, InterceptionError> {
         let far = || Far::new().map_err(InterceptionError::NoProof);
         Ok(Proof { client: far()?, server: far()?, probes })
     }
 
     /// Has its threads keep these privileges only.
-    pub(super) fn lower(&self, privileges: Privileges) -> Result<(), InterceptionError> {
+    pub(crate) fn lower(&self, privileges: Privileges) -> Result<(), InterceptionError> {
         for far in [&self.client, &self.server] {
             far.run(move || privileges.lower()).map_err(InterceptionError::NoProof)?;
         }
@@ -113,7 +113,7 @@ impl Proof {
 
     /// Connects through the steering program to the relay, which must be running and [give](Probes::give) what
     /// [`is_probe`], and from there on to a server; for each IP version that the relay's clients have.
-    pub(super) fn run(
+    pub(crate) fn run(
         &self,
         steering: &mut Steering,
         config: &Config,
@@ -177,9 +177,9 @@ impl Proof {
         let client_leg = await_leg(taken, client).map_err(by_client)?;
         // As a worker does.
         let connect = || -> io::Result<TcpStream> {
-            let socket = socket::open(server, leg, true, 0)?;
-            socket::bind_as(&socket, client, Place::Private)?;
-            socket::begin_connect(&socket, server)?;
+            let socket = sockets::open(server, leg, true, 0)?;
+            sockets::bind_as(&socket, client, Place::Private)?;
+            sockets::begin_connect(&socket, server)?;
             await_event(&socket, PollFlags::OUT)?;
             sockopt::socket_error(&socket)??;
             stream(socket)

@@ -4,22 +4,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The SYN that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Opening {
+pub struct Opening {
     /// Whom it is for. None if it does not say all that an address has, which is so within a link
     /// (RFC 4007, 6).
-    pub(crate) server: Option<SocketAddr>,
+    pub server: Option<SocketAddr>,
     /// Its sequence number. None if the kernel has not kept it, as of a connection established by a cookie.
-    pub(crate) sequence: Option<u32>,
+    pub sequence: Option<u32>,
     /// Code point of its packet.
-    pub(crate) dscp: u8,
+    pub dscp: u8,
     /// It offers MPTCP (RFC 8684).
-    pub(crate) mptcp: bool,
+    pub mptcp: bool,
     /// It asks for a TCP Fast Open cookie, or has one (RFC 7413).
-    pub(crate) fast_open: bool,
+    pub fast_open: bool,
     /// It carries data.
-    pub(crate) data: bool,
+    pub data: bool,
     /// It has an option that is none of the above, and none that each leg negotiates for itself.
-    pub(crate) other: bool,
+    pub other: bool,
 }
 
 /// Of the longest headers: IPv6 with as many extensions as any network lets pass, and TCP.
@@ -41,7 +41,7 @@ const TCP: u8 = 6;
 
 impl Opening {
     /// From the headers of IP and TCP. What is cut short says nothing.
-    pub(crate) fn of(headers: &[u8]) -> Opening {
+    pub fn of(headers: &[u8]) -> Opening {
         Self::parse(headers).unwrap_or_default()
     }
 

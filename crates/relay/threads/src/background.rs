@@ -7,14 +7,17 @@ use std::thread::{Builder, JoinHandle};
 
 /// A thread of its own. Dropping this has it end, and waits until it has.
 #[derive(Debug)]
-pub(crate) struct Background {
+pub struct Background {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Background {
     /// Begins `work`, which looks now and then whether it is to stop.
-    pub(crate) fn start(
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub fn start(
         name: &str,
         work: impl FnOnce(&AtomicBool) + Send + 'static,
     ) -> io::Result<Background> {

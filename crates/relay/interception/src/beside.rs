@@ -7,13 +7,13 @@ use midspan_steer::Rules;
 use midspan_sys::changes::Changes;
 use midspan_sys::ruleset::{self, Chain};
 
-use super::InterceptionError;
-use super::nftables::legs::Legs;
+use crate::error::InterceptionError;
+use crate::nftables::legs::Legs;
 
 /// Keeps the two legs of split connections apart for connection tracking as long as this host has rules that might go
 /// by it. Where there are none this costs nothing.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(crate) struct Beside {
     marks: Marks,
     forward_rules: ForwardRules,
     changes: Option<Changes>,
@@ -29,7 +29,7 @@ pub(super) struct Beside {
 
 impl Beside {
     /// Looks at the rules of the calling thread's network namespace.
-    pub(super) fn look(config: &Config) -> Beside {
+    pub(crate) fn look(config: &Config) -> Beside {
         let changes = Changes::of_rules()
             .inspect_err(|error| tracing::debug!(%error, "changes of rules are not seen at once"))
             .ok();
@@ -48,12 +48,12 @@ impl Beside {
     }
 
     /// Becomes readable when rules change.
-    pub(super) fn changed(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn changed(&self) -> Option<BorrowedFd<'_>> {
         self.changes.as_ref().map(Changes::fd)
     }
 
     /// Goes by the rules that there are now; whether they are others.
-    pub(super) fn follow(&mut self) -> bool {
+    pub(crate) fn follow(&mut self) -> bool {
         let changed = self.changes.as_mut().is_some_and(Changes::take);
         let before = self.rules;
         self.consider();
@@ -61,12 +61,12 @@ impl Beside {
     }
 
     /// Whether there are rules, whatever they do.
-    pub(super) fn has_rules(&self) -> bool {
+    pub(crate) fn has_rules(&self) -> bool {
         self.has_rules
     }
 
     /// What the rules may do.
-    pub(super) fn rules(&self) -> Rules {
+    pub(crate) fn rules(&self) -> Rules {
         self.rules
     }
 
@@ -112,7 +112,7 @@ impl Beside {
 }
 
 /// Refuses where this host has rules for what it forwards that nftables cannot ask, and they count.
-pub(super) fn forbid_forward_rules(config: &Config) -> Result<(), InterceptionError> {
+pub(crate) fn forbid_forward_rules(config: &Config) -> Result<(), InterceptionError> {
     let chains = others_chains();
     match deciding(&chains) {
         Some(chain) if config.forward_rules == ForwardRules::Follow => {

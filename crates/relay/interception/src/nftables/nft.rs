@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Stdio};
 
 use midspan_sys::process::{self, die_with_parent};
 
-use super::super::InterceptionError;
+use crate::error::InterceptionError;
 
 #[derive(Debug)]
 pub(super) struct Nft {

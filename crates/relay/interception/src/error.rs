@@ -1,21 +1,4 @@
-//! Steering connections to the relay, by BPF or by nftables, and back to where they would go
-//! without it.
-//!
-//! Neither outlives the relay, however it ends.
-
-mod beside;
-mod bpf;
-mod local_delivery;
-mod nftables;
-mod policy;
-mod proof;
-
 use std::io;
-
-pub(crate) use bpf::Steered;
-pub use nftables::Interception;
-pub(crate) use policy::steering_policy;
-pub(crate) use proof::{Probes, clients as probe_clients, is_probe};
 
 /// Why connections cannot be intercepted.
 #[derive(Debug, thiserror::Error)]

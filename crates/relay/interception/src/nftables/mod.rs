@@ -4,7 +4,7 @@
 //! keeps alive: however the relay ends, its end of the pipe to that process closes, the process
 //! ends, and the kernel removes the table.
 
-pub(super) mod legs;
+pub(crate) mod legs;
 mod nft;
 mod rules;
 
@@ -16,10 +16,10 @@ use ipnet::IpNet;
 use midspan_config::{Config, Marks};
 use midspan_sys::sysctl;
 
-use super::InterceptionError;
-use super::beside::forbid_forward_rules;
-use super::local_delivery::LocalDelivery;
-use nft::Nft;
+use crate::beside::forbid_forward_rules;
+use crate::error::InterceptionError;
+use crate::local_delivery::LocalDelivery;
+use crate::nftables::nft::Nft;
 
 /// nftables rules in force. Dropping this removes them.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Interception {
     }
 
     /// Becomes readable when the process that owns the rules dies unasked, and they with it.
-    pub(crate) fn lost(&self) -> BorrowedFd<'_> {
+    pub fn lost(&self) -> BorrowedFd<'_> {
         self.nft.output().as_fd()
     }
 }

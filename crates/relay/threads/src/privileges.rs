@@ -8,7 +8,7 @@ use rustix::thread::{
 /// The capabilities that are kept; docs/relay.md says what each is for. Each thread gives up the
 /// others for itself: those of a process belong to its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Privileges {
+pub enum Privileges {
     /// Whatever there is: the process is not the relay's own.
     All,
     /// Those of these that there are.
@@ -17,7 +17,7 @@ pub(crate) enum Privileges {
 
 impl Privileges {
     /// What a relay with this configuration needs while it runs.
-    pub(crate) fn needed(config: &Config) -> Privileges {
+    pub fn needed(config: &Config) -> Privileges {
         // Buffers beyond net.core.rmem_max and congestion controls that are not for everybody take it
         // too, so that explicit mode keeps it where it is given.
         let mut needed = CapabilitySet::NET_ADMIN;
@@ -31,7 +31,7 @@ impl Privileges {
     }
 
     /// Has the calling thread, and those that it starts, give up the rest for good.
-    pub(crate) fn lower(self) {
+    pub fn lower(self) {
         let Privileges::Only(needed) = self else { return };
         let lower = || {
             let kept = capabilities(None)?.permitted & needed;

@@ -15,14 +15,17 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// A link by which held SYNs are sent into this host. The steering program has them go on where they first came in.
 #[derive(Debug)]
-pub(crate) struct Injector {
+pub struct Injector {
     device: OwnedFd,
     pub(crate) interface: u32,
 }
 
 impl Injector {
     /// Makes the link in the calling thread's network namespace.
-    pub(crate) fn new() -> io::Result<Injector> {
+    ///
+    /// # Errors
+    /// When `/dev/net/tun` cannot be used, or the link not be made, which takes CAP_NET_ADMIN.
+    pub fn new() -> io::Result<Injector> {
         let device = tun::open_device()
             .map_err(|error| io::Error::new(error.kind(), format!("/dev/net/tun: {error}")))?;
         // A relay that drains may still have its own.
@@ -35,7 +38,11 @@ impl Injector {
         Ok(Injector { device, interface })
     }
 
-    pub(crate) fn inject(&self, syn: &HeldSyn) -> io::Result<()> {
+    /// Sends a SYN on.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn inject(&self, syn: &HeldSyn) -> io::Result<()> {
         let mut frame = Vec::with_capacity(ETHERNET + syn.packet.len());
         frame.extend(syn.ethernet);
         frame.extend(NOBODY);

@@ -7,8 +7,8 @@
 
 use midspan_config::Marks;
 
-use super::super::InterceptionError;
-use super::nft::Nft;
+use crate::error::InterceptionError;
+use crate::nftables::nft::Nft;
 
 /// These rules in force. Dropping this removes them.
 #[derive(Debug)]

@@ -1,0 +1,20 @@
+//! Steering connections to the relay, by BPF or by nftables, and back to where they would go
+//! without it.
+//!
+//! Neither outlives the relay, however it ends.
+
+mod beside;
+mod bpf;
+mod error;
+mod injector;
+mod local_delivery;
+mod nftables;
+mod policy;
+mod proof;
+
+pub use bpf::Steered;
+pub use error::InterceptionError;
+pub use injector::Injector;
+pub use nftables::Interception;
+pub use policy::steering_policy;
+pub use proof::{Probes, clients as probe_clients, is_probe};

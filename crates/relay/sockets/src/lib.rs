@@ -1,0 +1,18 @@
+//! How a leg's socket is made: set up as configured before anything can happen to it, listening for clients or on its way
+//! to a server; and how connections are taken, with what their SYNs have said.
+//!
+//! What becomes of a connection is not decided here.
+
+mod accept;
+mod connect;
+mod family;
+mod listener;
+mod opening;
+mod options;
+
+pub use accept::{Connection, NotAccepted, accept, address_of, waiting};
+pub use connect::{begin_connect, bind_as, connect, connect_with_data_of, is_former, open};
+pub use family::Family;
+pub use listener::{Listener, Place, listen, reconfigure};
+pub use opening::Opening;
+pub use options::{has, mark, probe};

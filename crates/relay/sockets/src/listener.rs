@@ -1,0 +1,111 @@
+//! Listeners of clients' connections, set up before any can come.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use midspan_config::{Config, Dscp, LegConfig, Marks};
+use socket2::SockRef;
+
+use crate::family::Family;
+use crate::options::{configure, mark};
+
+/// The kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 65_535;
+
+/// Where a listener is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// At a port of every address, which all workers share.
+    Port(u16),
+    /// At a port of the loopback that nobody knows. What BPF steers is given to the listener itself,
+    /// wherever it is; and Linux before 6.6 gives it to none that shares its port.
+    Private,
+    /// Where it was told to be, for who connects to it. All workers share it.
+    Open(SocketAddr),
+}
+
+/// A listener that takes connections to any address. All options that its accepted sockets need
+/// are set on it: they inherit them, and buffers must be known before the handshake for the
+/// window scale to fit.
+///
+/// # Errors
+/// What the kernel says; where an option was refused, with its key.
+pub fn listen(family: Family, place: Place, config: &Config) -> io::Result<Listener> {
+    let leg = &config.client_leg;
+    let (socket, mptcp) = family.for_clients(config.mptcp, !matches!(place, Place::Open(_)))?;
+    if family == Family::V6 {
+        socket.set_only_v6(true)?;
+    }
+    configure(&socket, leg)?;
+    if !matches!(place, Place::Open(_)) {
+        socket.set_mark(Marks::of(config).outgoing)?;
+    }
+    if let Dscp::Always(point) = leg.dscp {
+        mark(&socket, family.any(), point)?;
+    }
+    if !mptcp {
+        midspan_sys::socket::save_syn(&socket)?;
+        if config.fast_open {
+            midspan_sys::socket::accept_fast_open(&socket, config.limits.half_open)?;
+        }
+    }
+    match place {
+        Place::Port(port) => {
+            socket.set_reuse_address(true)?;
+            socket.set_reuse_port(true)?;
+            socket.bind(&SocketAddr::new(family.any(), port).into())?;
+        }
+        Place::Private => socket.bind(&SocketAddr::new(family.loopback(), 0).into())?,
+        Place::Open(address) => {
+            socket.set_reuse_address(true)?;
+            socket.set_reuse_port(true)?;
+            socket.bind(&address.into())?;
+        }
+    }
+    socket.listen(BACKLOG)?;
+    let address = socket.local_addr()?.as_socket();
+    let address = address.ok_or_else(|| io::Error::other("a listener without an address"))?;
+    Ok(Listener { fd: socket.into(), family, address, mptcp })
+}
+
+/// Sets a listener up for connections to come, as [`listen`] did. What it was given and is not any more
+/// stays.
+///
+/// # Errors
+/// What the kernel says, with the option's key.
+pub fn reconfigure(listener: &Listener, leg: &LegConfig) -> io::Result<()> {
+    configure(&SockRef::from(&listener.fd), leg)
+}
+
+/// A socket that connections are taken from.
+#[derive(Debug)]
+pub struct Listener {
+    /// The socket.
+    pub fd: OwnedFd,
+    /// The IP version of its connections.
+    pub family: Family,
+    address: SocketAddr,
+    /// It speaks MPTCP.
+    pub(crate) mptcp: bool,
+}
+
+impl Listener {
+    /// Has the kernel give it, of the connections to a port that it shares, those that arrive on this
+    /// processor (SO_INCOMING_CPU; since Linux 6.2), or if on none a like share of all.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn prefer(&self, processor: Option<usize>) -> io::Result<()> {
+        // None is -1.
+        SockRef::from(&self.fd).set_cpu_affinity(processor.unwrap_or(usize::MAX))
+    }
+
+    /// Whether a connection to this address was made to the listener itself, and not to a server.
+    pub fn is_at(&self, server: SocketAddr) -> bool {
+        match self.address.ip().is_unspecified() {
+            true => server.port() == self.address.port(),
+            false => server == self.address,
+        }
+    }
+}
