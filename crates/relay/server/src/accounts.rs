@@ -1,16 +1,12 @@
 //! What passed here of connections, split and not, so that the two can be compared.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use midspan_interception::is_probe;
-use midspan_steer::AccountsSource;
+use midspan_steer::{AccountsSource, FlowRecord};
 use midspan_sys::clock::monotonic;
-use midspan_threads::Background;
-
-use crate::decide::Ended;
-use crate::shared::Shared;
+use midspan_threads::{Background, Privileges};
 
 /// How long records may wait, of which the kernel does not tell while they are few; and we, to see that
 /// it is time to end.
@@ -18,15 +14,16 @@ const WAIT: Duration = Duration::from_millis(100);
 /// How often idle connections are looked for.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Takes the records of connections that have ended; when it ends, all that are there.
+/// Has the records of connections that have ended, or were `idle` for so long, taken; when it ends, all that are there.
 pub(crate) fn take(
     source: AccountsSource,
-    shared: Arc<Shared>,
-    decide: Option<Ended>,
+    idle: Duration,
+    privileges: Privileges,
+    take: impl Fn(&FlowRecord) + Send + 'static,
 ) -> std::io::Result<Background> {
     Background::start("accounts", move |stop| {
-        shared.privileges.lower();
-        if let Err(error) = keep_accounts(source, &shared, decide, stop) {
+        privileges.lower();
+        if let Err(error) = keep_accounts(source, idle, take, stop) {
             tracing::error!(%error, "connections are accounted for no more");
         }
     })
@@ -34,20 +31,15 @@ pub(crate) fn take(
 
 fn keep_accounts(
     source: AccountsSource,
-    shared: &Arc<Shared>,
-    decide: Option<Ended>,
+    idle: Duration,
+    take: impl Fn(&FlowRecord) + 'static,
     stop: &AtomicBool,
 ) -> std::io::Result<()> {
-    let take = shared.clone();
     let accounts = source.open(move |record| {
         if !is_probe(record.client.ip(), record.server) {
-            take.record(&record);
-            if let Some(decide) = &decide {
-                decide.add(&record);
-            }
+            take(&record);
         }
     })?;
-    let idle = Duration::from(shared.settings().config.account_idle);
     let mut look = Instant::now() + LOOK.min(idle);
     loop {
         let ends = stop.load(Ordering::Acquire);

@@ -1,22 +1,27 @@
 //! SYNs that are held: the thread that takes them.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use midspan_interception::Injector;
 use midspan_steer::{HeldSource, HeldSyn};
 use midspan_sys::conntrack::Conntrack;
 use midspan_threads::Background;
 use midspan_threads::wake::raise;
 
-use crate::shared::Shared;
+use crate::workers::Workers;
 
 /// How long the kernel may take to wake us, so that we see that it is time to end.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Takes held SYNs, and gives them to the workers.
-pub(crate) fn take(source: HeldSource, shared: Arc<Shared>) -> io::Result<Background> {
+pub(crate) fn take(
+    source: HeldSource,
+    injector: Arc<OnceLock<Injector>>,
+    workers: Arc<Workers>,
+) -> io::Result<Background> {
     Background::start("held", move |stop| {
         let mut tracking = Tracking::new();
         let give = move |syn: HeldSyn| {
@@ -25,14 +30,14 @@ pub(crate) fn take(source: HeldSource, shared: Arc<Shared>) -> io::Result<Backgr
             }
             if !syn.confirm {
                 // If it fails the client sends it again.
-                if let Some(Err(error)) = shared.injector.get().map(|it| it.inject(&syn)) {
+                if let Some(Err(error)) = injector.get().map(|it| it.inject(&syn)) {
                     tracing::debug!(%error, "a SYN could not be sent on");
                 }
                 return;
             }
-            if let Some(end) = shared.ends.get(syn.worker) {
-                end.held.lock().unwrap_or_else(|broken| broken.into_inner()).push(syn);
-                raise(&end.wake);
+            if let Some(worker) = workers.handles.get(syn.worker) {
+                worker.held.lock().unwrap_or_else(|broken| broken.into_inner()).push(syn);
+                raise(&worker.wake);
             }
         };
         let take = || {

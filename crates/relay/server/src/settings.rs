@@ -1,6 +1,7 @@
 //! What may change while the relay runs.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use midspan_config::Config;
 
@@ -12,4 +13,34 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// Where connections are made to the relay itself, and whom they are passed on to.
     pub(crate) forwards: Vec<Arc<Forward>>,
+}
+
+/// Settings that one thread changes and others look at.
+#[derive(Debug)]
+pub(crate) struct WatchedSettings {
+    current: Mutex<Arc<Settings>>,
+    /// How often they were changed.
+    generation: AtomicU64,
+}
+
+impl WatchedSettings {
+    pub(crate) fn new(settings: Settings) -> WatchedSettings {
+        WatchedSettings { current: Mutex::new(Arc::new(settings)), generation: AtomicU64::new(0) }
+    }
+
+    /// As they are now.
+    pub(crate) fn get(&self) -> Arc<Settings> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often they were changed.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Changes them. Who is to go by them at once must be told.
+    pub(crate) fn set(&self, settings: Settings) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
 }

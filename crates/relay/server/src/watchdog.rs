@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-use crate::shared::{Phase, Shared};
+use crate::phase::Phase;
+use crate::workers::Workers;
 
 /// A worker that has not been heard of for so long hangs: it says that it lives every second.
 const HANGS: Duration = Duration::from_secs(5);
@@ -29,10 +30,10 @@ impl Watchdog {
     }
 
     /// Feeds it, if it is time to and no worker hangs.
-    pub(crate) fn feed(&mut self, shared: &Shared) {
+    pub(crate) fn feed(&mut self, workers: &Workers) {
         let Some(interval) = self.interval else { return };
         // Another relay is the service's main process then, and says for itself that it lives.
-        if shared.phase() == Phase::Retire {
+        if workers.phase() == Phase::Retire {
             self.interval = None;
             return;
         }
@@ -42,8 +43,8 @@ impl Watchdog {
         }
         self.due = now + interval;
         // Draining workers end one by one.
-        let lives = |age: Duration| age < HANGS || shared.phase() != Phase::Run;
-        if !shared.heartbeat_ages().all(lives) {
+        let lives = |age: Duration| age < HANGS || workers.phase() != Phase::Run;
+        if !workers.heartbeat_ages().all(lives) {
             tracing::error!("a worker hangs: systemd is to restart the relay");
             return;
         }

@@ -15,7 +15,8 @@ use tokio::time::{sleep, timeout};
 
 use super::roll::{Gone, Roll};
 use crate::command::Command;
-use crate::shared::{Monitor, Phase};
+use crate::monitor::Monitor;
+use crate::phase::Phase;
 use crate::unix::{self, Name};
 
 /// Connections at one time; others wait.
@@ -135,7 +136,7 @@ async fn answer(request: Request, monitor: &Monitor, roll: &mut Roll) -> Answer 
             Ok(flows) => Answer::Flows(flows),
             Err(Gone) => Answer::Error("a worker has ended".into()),
         },
-        Request::Decisions => match monitor.0.board.get() {
+        Request::Decisions => match &monitor.0.board {
             Some(board) => Answer::Decisions(board.decisions()),
             None => Answer::Error(
                 "nothing is decided: there is no [decide] in the configuration".into(),
@@ -164,21 +165,21 @@ async fn command(
 }
 
 fn status(monitor: &Monitor) -> Status {
-    let shared = &monitor.0;
+    let view = &monitor.0;
     let counts = monitor.snapshot();
     Status {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
-        phase: match shared.phase() {
+        phase: match view.workers.phase() {
             Phase::Run => "running",
             Phase::Drain => "draining",
             Phase::Retire => "replaced",
             Phase::Stop => "stopping",
         }
         .into(),
-        steered_by: shared.steered_by.get().copied().unwrap_or("nobody yet").into(),
-        uptime_s: shared.epoch.instant.elapsed().as_secs_f64(),
-        heartbeat_age_s: shared.heartbeat_ages().map(|age| age.as_secs_f64()).collect(),
+        steered_by: view.steered_by.into(),
+        uptime_s: view.epoch.instant.elapsed().as_secs_f64(),
+        heartbeat_age_s: view.workers.heartbeat_ages().map(|age| age.as_secs_f64()).collect(),
         flows: counts.active,
         flow_limit: monitor.flow_limit(),
         buffered: counts.buffered,

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::{metrics, text_format};
-use crate::shared::Monitor;
+use crate::monitor::Monitor;
 
 /// Connections at one time. One more ends the oldest: who asks now must not wait for who keeps a place.
 const CONNECTIONS: usize = 16;

@@ -14,8 +14,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::measures::LegMeasures;
+use crate::monitor::Monitor;
 use crate::passed::{PassedSnapshot, SIZES, Treatment};
-use crate::shared::Monitor;
 
 /// Whatever is known now, as text.
 pub(crate) fn expose(monitor: &Monitor) -> Result<String, fmt::Error> {
@@ -44,12 +44,12 @@ impl Collector for Numbers {
 
 impl Numbers {
     fn program(&self, page: &mut Page<'_>) -> fmt::Result {
-        let shared = &self.0.0;
+        let view = &self.0.0;
         let labels = [("version", env!("CARGO_PKG_VERSION"))];
         page.0
             .encode_descriptor("midspan_build", "The program that runs", None, MetricType::Info)?
             .encode_info(&labels)?;
-        let start = shared.epoch.unix();
+        let start = view.epoch.unix();
         let seconds = Some(Unit::Seconds);
         page.family(
             "midspan_relay_start_time",
@@ -57,7 +57,7 @@ impl Numbers {
             seconds.clone(),
             &[Sample::bare(ConstGauge::new(start))],
         )?;
-        let ages = shared.heartbeat_ages().enumerate().map(|(worker, age)| {
+        let ages = view.workers.heartbeat_ages().enumerate().map(|(worker, age)| {
             Sample::of("worker", &worker.to_string(), ConstGauge::new(age.as_secs_f64()))
         });
         page.family(
@@ -104,7 +104,7 @@ impl Numbers {
 
     /// How the configuration was read last, if it was read again.
     fn reloads(&self, page: &mut Page<'_>) -> fmt::Result {
-        let reload = self.0.0.last_reload();
+        let reload = self.0.0.reloader.last();
         let succeeded =
             [Sample::bare(ConstGauge::new(i64::from(reload.is_none_or(|last| last.succeeded))))];
         page.family(
@@ -172,7 +172,7 @@ impl Numbers {
     }
 
     fn ended_flows(&self, page: &mut Page<'_>) -> fmt::Result {
-        let workers = || self.0.0.ends.iter().map(|end| &end.measures);
+        let workers = || self.0.0.statistics.workers.iter().map(|worker| &worker.measures);
         let legs = |of: fn(&LegMeasures) -> &Histogram| {
             Leg::BOTH
                 .map(|leg| Sample::of_leg(leg, Total::of(workers().map(|one| of(&one.legs[leg])))))
@@ -250,7 +250,7 @@ impl Numbers {
 
     /// What was decided by what was learned.
     fn decisions(&self, page: &mut Page<'_>) -> fmt::Result {
-        let Some(board) = self.0.0.board.get() else { return Ok(()) };
+        let Some(board) = &self.0.0.board else { return Ok(()) };
         let units = board.units().into_iter().map(|units| Sample {
             labels: vec![("level", units.level.into()), ("because", units.because.into())],
             value: ConstGauge::new(units.count as i64),

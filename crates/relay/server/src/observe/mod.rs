@@ -19,11 +19,12 @@ use std::net::TcpListener;
 use std::thread::JoinHandle;
 
 use midspan_config::Config;
+use midspan_threads::Privileges;
 use tokio::sync::oneshot;
 
 use self::admin::AdminSocket;
 pub use self::error::ObserveError;
-use crate::shared::Monitor;
+use crate::monitor::Monitor;
 
 /// Where the relay is looked at from outside: places taken, nothing answered yet.
 #[derive(Debug, Default)]
@@ -54,13 +55,16 @@ impl Windows {
     }
 
     /// Begins to answer, in a thread of its own.
-    pub(crate) fn serve(self, monitor: Monitor) -> Result<Served, ObserveError> {
+    pub(crate) fn serve(
+        self,
+        monitor: Monitor,
+        privileges: Privileges,
+    ) -> Result<Served, ObserveError> {
         if self.metrics.is_none() && self.admin.is_none() {
             return Ok(Served(None));
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let privileges = monitor.0.privileges;
         let (metrics, admin) = {
             // Where the listeners are to be watched.
             let _inside = runtime.enter();

@@ -13,8 +13,8 @@ use midspan_threads::wake::raise;
 use midspan_units::{Span, Time};
 use tokio::sync::oneshot;
 
+use crate::monitor::Monitor;
 use crate::questions::{Ask, Brief};
-use crate::shared::Monitor;
 
 /// What one connection to the admin socket has seen of flows, to tell what has moved since.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Roll {
         order: Order,
         most: usize,
     ) -> Result<Flows, Gone> {
-        let workers = monitor.0.ends.len();
+        let workers = monitor.0.workers.count();
         let mut all = Vec::new();
         let asked: Vec<_> = (0..workers).map(|worker| ask(monitor, worker, Ask::Scan)).collect();
         for (worker, answer) in asked.into_iter().enumerate() {
@@ -103,9 +103,9 @@ fn ask<T>(
     ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
 ) -> oneshot::Receiver<T> {
     let (reply, answer) = oneshot::channel();
-    let end = &monitor.0.ends[worker];
-    end.questions.leave(ask(reply));
-    raise(&end.wake);
+    let handle = &monitor.0.workers.handles[worker];
+    handle.questions.leave(ask(reply));
+    raise(&handle.wake);
     answer
 }
 

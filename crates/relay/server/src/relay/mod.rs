@@ -4,13 +4,15 @@ mod names;
 mod supervisor;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use midspan_config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
 use midspan_interception::Injector;
 use midspan_interception::{Interception, InterceptionError, Steered, probe_clients};
 use midspan_sockets::{self as sockets, Place};
+use midspan_split::Admission;
+use midspan_steer::FlowRecord;
 use midspan_threads::Background;
 use midspan_threads::Privileges;
 use midspan_threads::wake::raise;
@@ -18,17 +20,26 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::accounts;
 use crate::client_leg::{self, LeastTimeout};
+use crate::clock::Epoch;
+use crate::command::Commands;
 use crate::control::Brought;
 use crate::counters::Snapshot;
 use crate::decide::Decider;
+use crate::descriptors::Descriptors;
 use crate::forward;
 use crate::held;
+use crate::hook::Hook;
+use crate::monitor::{Monitor, View};
 use crate::observe::observer::Observer;
 use crate::observe::{ObserveError, Served, Windows};
+use crate::phase::Phase;
 use crate::pool;
-use crate::shared::{Monitor, Phase, Shared};
+use crate::reload::Reloader;
+use crate::settings::{Settings, WatchedSettings};
+use crate::statistics::Statistics;
 use crate::succession::{Office, retire_predecessor};
-use crate::worker::{self, EventLoop};
+use crate::worker::{self, Context, EventLoop};
+use crate::workers::Workers;
 use names::Names;
 use supervisor::Signals;
 
@@ -118,10 +129,16 @@ pub fn prove_steering() -> Result<(), Error> {
 /// A running relay. Dropping it ends it at once; flows still open are reset.
 #[derive(Debug)]
 pub struct Relay {
-    shared: Arc<Shared>,
+    /// What its workers were given.
+    context: Context,
+    commands: Arc<Commands>,
+    reloader: Arc<Reloader>,
+    monitor: Monitor,
+    /// What its threads keep.
+    privileges: Privileges,
     /// A processor for each worker; empty if they are to be moved about.
     processors: Vec<usize>,
-    workers: Vec<JoinHandle<io::Result<()>>>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
     way: Way,
     served: Served,
     accounts: Option<Background>,
@@ -142,16 +159,6 @@ enum Way {
     Foreign,
     Nftables(Interception),
     Bpf(Box<Steered>),
-}
-
-impl Way {
-    const fn name(&self) -> &'static str {
-        match self {
-            Way::Foreign => "somebody else",
-            Way::Nftables(_) => "nftables",
-            Way::Bpf(_) => "BPF",
-        }
-    }
 }
 
 impl Relay {
@@ -222,40 +229,72 @@ impl Relay {
             _ => Handshake::Early,
         };
         config.settle_handshake(handshake);
-        let shared = Shared::new(config, forwards, count, place, observer, privileges);
-        let shared = shared.map_err(system("workers"))?;
-        let shared = Arc::new(shared);
-        if let Some(name) = controls.for_clients() {
-            let _ = shared.for_clients.set(name);
-        }
-        let _ = shared.handshake.set(handshake);
-        if let Some(program) = client_leg::first_window(&shared.settings().config) {
-            let _ = shared.first_window.set(program);
-        }
-        let least_timeout = LeastTimeout::set(&shared.settings().config);
+        let descriptors = Descriptors::share_out(count, forwards.len());
+        warn_of_flows(&config, descriptors);
+        let context = Context {
+            workers: Arc::new(Workers::new(count).map_err(system("workers"))?),
+            statistics: Arc::new(Statistics::new(count)),
+            admission: Arc::new(Admission::new(descriptors.limits(&config))),
+            observer: Arc::new(observer),
+            descriptors,
+            epoch: Epoch::now(),
+            place,
+            first_window: client_leg::first_window(&config).map(Arc::new),
+            injector: Arc::default(),
+            probes: Arc::default(),
+            settings: Arc::new(WatchedSettings::new(Settings { config, forwards })),
+        };
+        let settings = context.settings.get();
+        let config = &settings.config;
+        let least_timeout = LeastTimeout::set(config);
         let mut workers = (0..count)
-            .map(|index| EventLoop::new(shared.clone(), index))
+            .map(|index| EventLoop::new(context.clone(), index))
             .collect::<Result<Vec<_>, _>>()
             .map_err(|(at, error)| Error::Listen { at, error })?;
         drop(least_timeout);
+        let (mut tally, mut decider) = (None, None);
         if let Way::Bpf(steered) = &mut way {
-            steered.set_probes(shared.probes.clone());
-            steered.look_at_rules(&shared.settings().config)?;
+            steered.set_probes(context.probes.clone());
+            steered.look_at_rules(config)?;
             match injector {
-                Some(injector) => use_injector(injector, steered, &shared)?,
-                None if steered.consults() => begin_to_inject(steered, &shared)?,
+                Some(injector) => use_injector(injector, steered, &context.injector)?,
+                None if steered.consults() => begin_to_inject(steered, &context.injector)?,
                 None => {}
             }
             for (index, worker) in workers.iter_mut().enumerate() {
                 worker.set_slot(steered.slot(index, worker.listeners())?);
             }
-            let _ = shared.tally.set(steered.tally()?);
+            tally = Some(steered.tally()?);
+            decider = Decider::begin(config, steered)?;
         }
-        let processors = if count > 1 { processors(count) } else { Vec::new() };
+        let commands = Arc::new(Commands::new().map_err(system("workers"))?);
+        let reloader = Arc::new(Reloader::new(controls.for_clients(), handshake));
+        let monitor = Monitor(Arc::new(View {
+            settings: context.settings.clone(),
+            workers: context.workers.clone(),
+            statistics: context.statistics.clone(),
+            observer: context.observer.clone(),
+            commands: commands.clone(),
+            reloader: reloader.clone(),
+            descriptors,
+            epoch: context.epoch,
+            steered_by: match way {
+                Way::Bpf(_) => "BPF",
+                Way::Foreign | Way::Nftables(_) if intercepts => "nftables",
+                Way::Foreign | Way::Nftables(_) => "somebody else",
+            },
+            tally,
+            board: decider.as_ref().map(Decider::board),
+            log_level: Hook::default(),
+        }));
         let mut relay = Relay {
-            shared,
-            processors,
-            workers: Vec::new(),
+            context,
+            commands,
+            reloader,
+            monitor,
+            privileges,
+            processors: if count > 1 { processors(count) } else { Vec::new() },
+            threads: Vec::new(),
             way: Way::Foreign,
             served: Served::default(),
             accounts: None,
@@ -268,58 +307,64 @@ impl Relay {
         };
         for (index, worker) in workers.into_iter().enumerate() {
             let thread = relay.spawn(index, worker).map_err(system("threads"))?;
-            relay.workers.push(thread);
-        }
-        let decider = match &way {
-            Way::Bpf(steered) => Decider::begin(&relay.shared.settings().config, steered)?,
-            Way::Foreign | Way::Nftables(_) => None,
-        };
-        if let Some(decider) = &decider {
-            let _ = relay.shared.board.set(decider.board());
+            relay.threads.push(thread);
         }
         match &mut way {
             Way::Bpf(steered) => {
-                begin(steered, &relay.shared.settings().config)?;
+                begin(steered, config)?;
                 steered.lower(privileges)?;
             }
-            Way::Foreign if intercepts => {
-                way = Way::Nftables(Interception::install(&relay.shared.settings().config)?);
-            }
+            Way::Foreign if intercepts => way = Way::Nftables(Interception::install(config)?),
             Way::Foreign | Way::Nftables(_) => {}
         }
-        let _ = relay.shared.steered_by.set(way.name());
         relay.way = way;
         if replaces {
-            relay.office = succeed(relay.shared.settings().config.mark);
+            relay.office = succeed(config.mark);
         }
-        if !relay.shared.settings().config.forward.is_empty() {
-            let names = Names::follow(relay.shared.clone());
+        if !config.forward.is_empty() {
+            let names = Names::follow(relay.context.settings.clone(), privileges);
             relay.names = Some(names.map_err(system("threads"))?);
         }
-        let windows = windows.map_or_else(|| Windows::open(&relay.shared.settings().config), Ok);
-        match windows.and_then(|windows| windows.serve(relay.monitor())) {
+        let windows = windows.map_or_else(|| Windows::open(config), Ok);
+        match windows.and_then(|windows| windows.serve(relay.monitor(), privileges)) {
             Ok(served) => relay.served = served,
             // It has others' connections already.
             Err(error) if replaces => tracing::error!(%error, "nobody can look in"),
             Err(error) => return Err(error.into()),
         }
-        if let Way::Bpf(steered) = &relay.way {
-            let decide = decider.map(|decider| decider.run(privileges)).transpose();
-            let (ended, thread) = decide.map_err(system("threads"))?.unzip();
-            relay.decide = thread;
-            let thread = accounts::take(steered.accounts()?, relay.shared.clone(), ended);
-            relay.accounts = Some(thread.map_err(system("threads"))?);
-            if relay.shared.injector.get().is_some() {
-                let thread = held::take(steered.held()?, relay.shared.clone());
-                relay.held = Some(thread.map_err(system("threads"))?);
-            }
-        }
+        relay.learn(decider)?;
         Ok(relay)
+    }
+
+    /// Begins to take what the steering program tells of connections, if that steers.
+    fn learn(&mut self, decider: Option<Decider>) -> Result<(), Error> {
+        let Way::Bpf(steered) = &self.way else { return Ok(()) };
+        let system = |error| Error::System { what: "threads", error };
+        let decide = decider.map(|decider| decider.run(self.privileges)).transpose();
+        let (ended, thread) = decide.map_err(system)?.unzip();
+        self.decide = thread;
+        let Context { statistics, observer, epoch, .. } = self.context.clone();
+        let take = move |record: &FlowRecord| {
+            statistics.record(record);
+            observer.passed(record, &epoch);
+            if let Some(ended) = &ended {
+                ended.add(record);
+            }
+        };
+        let idle = self.context.settings.get().config.account_idle.into();
+        let accounts = accounts::take(steered.accounts()?, idle, self.privileges, take);
+        self.accounts = Some(accounts.map_err(system)?);
+        if self.context.injector.get().is_some() {
+            let Context { injector, workers, .. } = self.context.clone();
+            let held = held::take(steered.held()?, injector, workers);
+            self.held = Some(held.map_err(system)?);
+        }
+        Ok(())
     }
 
     /// A view of this relay that can be passed around.
     pub fn monitor(&self) -> Monitor {
-        Monitor(self.shared.clone())
+        self.monitor.clone()
     }
 
     /// Takes no new connections any more, and lets workers end when their last flow has.
@@ -330,7 +375,7 @@ impl Relay {
         {
             tracing::error!(%error, "the interception rules could not be changed");
         }
-        self.shared.advance(Phase::Drain);
+        self.context.workers.advance(Phase::Drain);
     }
 
     /// Resets all flows, removes the rules, and gives what the relay has done.
@@ -342,19 +387,20 @@ impl Relay {
     }
 
     fn spawn(&self, index: usize, mut worker: EventLoop) -> io::Result<JoinHandle<io::Result<()>>> {
-        let shared = self.shared.clone();
+        let (workers, privileges) = (self.context.workers.clone(), self.privileges);
+        let nice = self.context.settings.get().config.nice;
         let processor = self.processors.get(index).copied();
         std::thread::Builder::new().name(format!("relay-{index}")).spawn(move || {
             /// Tells the supervisor however the worker ends, a panic included.
-            struct Ended(Arc<Shared>);
+            struct Ended(Arc<Workers>);
             impl Drop for Ended {
                 fn drop(&mut self) {
                     raise(&self.0.ended);
                 }
             }
-            worker::set_priority(shared.settings().config.nice);
-            shared.privileges.lower();
-            let _ended = Ended(shared);
+            worker::set_priority(nice);
+            privileges.lower();
+            let _ended = Ended(workers);
             if let Some(processor) = processor {
                 worker.set_processor(processor);
             }
@@ -369,18 +415,18 @@ impl Relay {
             // If nft is gone so are the rules, which is as good.
             let _ = interception.take_no_more();
         }
-        self.shared.advance(Phase::Stop);
-        let ends: Vec<_> = self.workers.drain(..).map(JoinHandle::join).collect();
+        self.context.workers.advance(Phase::Stop);
+        let ends: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
         self.accounts = None;
         self.decide = None;
         self.held = None;
         self.names = None;
         self.way = Way::Foreign;
-        if let Some(flow_log) = &self.shared.observer.flow_log {
+        if let Some(flow_log) = &self.context.observer.flow_log {
             flow_log.close();
         }
-        let done = self.shared.snapshot();
-        let verdicts = Monitor(self.shared.clone()).verdicts();
+        let done = self.monitor.snapshot();
+        let verdicts = self.monitor.verdicts();
         let verdicts = verdicts.iter().flat_map(midspan_steer::Counts::entries);
         let counts =
             done.entries().chain(verdicts.map(|(verdict, count)| (verdict.label(), count)));
@@ -418,24 +464,27 @@ fn hold_by(config: &Config) -> Result<Option<Injector>, InterceptionError> {
 }
 
 /// The same, for rules of this host's that are to be asked.
-fn begin_to_inject(steered: &mut Steered, shared: &Shared) -> Result<(), InterceptionError> {
+fn begin_to_inject(
+    steered: &mut Steered,
+    used: &OnceLock<Injector>,
+) -> Result<(), InterceptionError> {
     let injector = Injector::new().map_err(InterceptionError::Inject)?;
-    use_injector(injector, steered, shared)
+    use_injector(injector, steered, used)
 }
 
 fn use_injector(
     injector: Injector,
     steered: &mut Steered,
-    shared: &Shared,
+    used: &OnceLock<Injector>,
 ) -> Result<(), InterceptionError> {
     steered.set_injector(&injector)?;
-    let _ = shared.injector.set(injector);
+    let _ = used.set(injector);
     Ok(())
 }
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        if !self.workers.is_empty()
+        if !self.threads.is_empty()
             && let Err(error) = self.end()
         {
             tracing::error!(%error, "while ending");
@@ -495,6 +544,16 @@ fn load(config: &Config, workers: usize) -> Result<Way, InterceptionError> {
                 Ok(Way::Foreign)
             }
         },
+    }
+}
+
+/// Says how much of `limits.flows` cannot be had.
+fn warn_of_flows(config: &Config, descriptors: Descriptors) {
+    let flows = descriptors.limit(config);
+    if let Some(wanted) = config.limits.flows
+        && wanted > flows
+    {
+        tracing::warn!(wanted, flows, "limits.flows is cut to what the descriptor limit allows");
     }
 }
 

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use midspan_threads::Privileges;
+
 use crate::forward;
-use crate::shared::Shared;
+use crate::settings::WatchedSettings;
 
 /// How often names are asked for. The resolver does not tell for how long its answers hold.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -21,11 +23,14 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn follow(shared: Arc<Shared>) -> io::Result<Names> {
+    pub(super) fn follow(
+        settings: Arc<WatchedSettings>,
+        privileges: Privileges,
+    ) -> io::Result<Names> {
         let is_over = Arc::new(AtomicBool::new(false));
         let own = is_over.clone();
         let run = move || {
-            shared.privileges.lower();
+            privileges.lower();
             let mut due = Instant::now() + PERIOD;
             while !own.load(Ordering::Acquire) {
                 let now = Instant::now();
@@ -33,7 +38,7 @@ impl Names {
                     thread::park_timeout(due - now);
                     continue;
                 }
-                let settings = shared.settings();
+                let settings = settings.get();
                 forward::follow_names(&settings.config, &settings.forwards);
                 due = Instant::now() + PERIOD;
             }

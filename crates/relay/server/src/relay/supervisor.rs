@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -20,11 +19,12 @@ use crate::command::{Command, Reply};
 use crate::counters::Snapshot;
 use crate::held;
 use crate::observe::Served;
+use crate::phase::Phase;
 use crate::reload;
 use crate::settings::Settings;
-use crate::shared::{Phase, Shared};
 use crate::succession::{Office, Successor};
 use crate::watchdog::Watchdog;
+use crate::worker::Context;
 
 /// How often the supervisor looks for what nothing tells it of.
 const LOOK: Duration = Duration::from_secs(1);
@@ -34,21 +34,21 @@ const SLOTS: Duration = Duration::from_secs(1);
 impl Relay {
     /// Waits for what ends a relay, and ends it.
     pub(super) fn supervise(mut self, signals: &Signals) -> Result<Snapshot, Error> {
-        self.shared.privileges.lower();
+        self.privileges.lower();
         let mut watchdog = Watchdog::new();
         notify(NotifyState::Ready);
-        let steered_by = self.shared.steered_by.get().copied();
+        let steered_by = self.monitor.0.steered_by;
         tracing::info!(
             steered_by,
-            workers = self.workers.len(),
+            workers = self.threads.len(),
             flow_limit = self.monitor().flow_limit(),
             "relay ready"
         );
         let mut surroundings = Surroundings::watch(&self.way);
         let mut give_up = None;
-        let mut running = self.workers.len() as u64;
+        let mut running = self.threads.len() as u64;
         loop {
-            watchdog.feed(&self.shared);
+            watchdog.feed(&self.context.workers);
             for happened in self.wait(signals, &surroundings, give_up, watchdog.due()) {
                 match happened {
                     Happened::Signal if give_up.is_none() => give_up = Some(self.begin_to_end()),
@@ -73,7 +73,7 @@ impl Relay {
                     }
                     // With its flows a relay that was replaced ends too.
                     Happened::WorkersEnded(ended)
-                        if self.shared.phase() >= Phase::Retire && ended < running =>
+                        if self.context.workers.phase() >= Phase::Retire && ended < running =>
                     {
                         running -= ended;
                     }
@@ -101,7 +101,7 @@ impl Relay {
     /// Drains, and says until when.
     fn begin_to_end(&mut self) -> Instant {
         notify(NotifyState::Stopping);
-        let timeout = self.shared.settings().config.drain_timeout;
+        let timeout = self.context.settings.get().config.drain_timeout;
         let flows = self.monitor().snapshot().active;
         tracing::info!(flows, %timeout, "draining; a second signal ends at once");
         self.drain();
@@ -111,16 +111,16 @@ impl Relay {
     /// Has the configuration read again, and the flow log's file opened anew.
     fn reload(&self, reply: Option<Reply>) {
         notify_reloading();
-        if let Some(flow_log) = &self.shared.observer.flow_log {
+        if let Some(flow_log) = &self.context.observer.flow_log {
             flow_log.reopen();
         }
-        reload::begin(&self.shared, reply);
+        reload::begin(&self.reloader, &self.context.settings, &self.commands, reply);
     }
 
     /// Has a configuration that was read take effect, if it may, and says so.
     fn apply(&mut self, prepared: Result<Box<Settings>, String>, reply: Option<Reply>) {
         let outcome = prepared.and_then(|settings| self.take_settings(*settings));
-        self.shared.note_reload(outcome.is_ok());
+        self.reloader.note(outcome.is_ok());
         match &outcome {
             Ok(said) => tracing::info!("reload: {said}"),
             Err(said) => tracing::error!("reload: {said}"),
@@ -132,7 +132,7 @@ impl Relay {
     }
 
     fn take_settings(&mut self, new: Settings) -> Result<String, String> {
-        let old = self.shared.settings();
+        let old = self.context.settings.get();
         let by_bpf = matches!(self.way, Way::Bpf(_));
         let changed =
             old.config.change_to(&new.config, by_bpf).map_err(|error| error.to_string())?;
@@ -147,7 +147,9 @@ impl Relay {
             return Err(format!("{error}; nothing was changed"));
         }
         // Names may stand for other servers by now, whatever the file says.
-        self.shared.set_settings(new);
+        self.context.admission.set_limits(self.context.descriptors.limits(&new.config));
+        self.context.settings.set(new);
+        self.context.workers.wake();
         Ok(match changed.as_slice() {
             [] => "nothing has changed".into(),
             changed => format!("changed {}", changed.join(", ")),
@@ -163,17 +165,17 @@ impl Relay {
         if let Err(error) = &changed {
             tracing::warn!(%error, "rules of this host that have changed are not followed");
         }
-        if self.shared.phase() == Phase::Run
+        if self.context.workers.phase() == Phase::Run
             && let Err(error) =
-                steered.prove_again(&self.shared.settings().config, changed.unwrap_or(true))
+                steered.prove_again(&self.context.settings.get().config, changed.unwrap_or(true))
         {
             tracing::warn!(%error, "rules of this host have changed");
         }
         if steered.consults()
             && self.held.is_none()
-            && self.shared.phase() == Phase::Run
+            && self.context.workers.phase() == Phase::Run
             && !self.holds_nothing
-            && let Err(error) = hold_from_now_on(steered, &self.shared, &mut self.held)
+            && let Err(error) = hold_from_now_on(steered, &self.context, &mut self.held)
         {
             self.holds_nothing = true;
             tracing::error!(%error, "new connections pass, as rules of this host cannot be asked");
@@ -202,9 +204,9 @@ impl Relay {
         let office = self.office.as_ref().map(Office::fd);
         let watched = [
             Some(signals.stop.as_fd()),
-            Some(self.shared.ended.as_fd()),
+            Some(self.context.workers.ended.as_fd()),
             Some(signals.hang_up.as_fd()),
-            Some(self.shared.commands.given.as_fd()),
+            Some(self.commands.given.as_fd()),
             nft,
             interfaces,
             rules,
@@ -233,14 +235,14 @@ impl Relay {
             happened.push(Happened::Signal);
         }
         if ended {
-            happened.push(Happened::WorkersEnded(lower(&self.shared.ended)));
+            happened.push(Happened::WorkersEnded(lower(&self.context.workers.ended)));
         }
         if hang_up {
             take(&signals.hang_up);
             happened.push(Happened::HangUp);
         }
         if given {
-            happened.push(Happened::Commands(self.shared.commands.take()));
+            happened.push(Happened::Commands(self.commands.take()));
         }
         if nft {
             happened.push(Happened::RulesLost);
@@ -264,9 +266,9 @@ impl Relay {
         self.decide = None;
         self.held = None;
         self.served = Served::default();
-        self.shared.advance(Phase::Retire);
+        self.context.workers.advance(Phase::Retire);
         let deadline = Instant::now() + SLOTS;
-        while self.shared.slots.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+        while self.context.workers.slots.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
         if let Way::Bpf(steered) = std::mem::replace(&mut self.way, Way::Foreign) {
@@ -280,13 +282,14 @@ impl Relay {
 /// Has SYNs held that were not before.
 fn hold_from_now_on(
     steered: &mut Steered,
-    shared: &Arc<Shared>,
+    context: &Context,
     held: &mut Option<Background>,
 ) -> Result<(), InterceptionError> {
-    if shared.injector.get().is_none() {
-        begin_to_inject(steered, shared)?;
+    let Context { injector, workers, .. } = context;
+    if injector.get().is_none() {
+        begin_to_inject(steered, injector)?;
     }
-    let thread = held::take(steered.held()?, shared.clone());
+    let thread = held::take(steered.held()?, injector.clone(), workers.clone());
     *held = Some(thread.map_err(InterceptionError::Inject)?);
     Ok(())
 }

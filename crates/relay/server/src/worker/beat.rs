@@ -5,12 +5,13 @@ use midspan_steer::Slot;
 
 use super::EventLoop;
 use super::processor::Processor;
-use crate::shared::{HeldSlot, Phase};
+use crate::phase::Phase;
+use crate::slot::HeldSlot;
 
 impl EventLoop {
     /// Has BPF steer to it, as long as it says that it lives.
     pub(crate) fn set_slot(&mut self, slot: Slot) {
-        self.host.slot = Some(HeldSlot::new(slot, self.host.shared.clone()));
+        self.host.slot = Some(HeldSlot::new(slot, self.host.context.workers.clone()));
         self.set_rules();
     }
 
@@ -18,8 +19,9 @@ impl EventLoop {
     pub(super) fn balance(&mut self) {
         let Some(processor) = &mut self.processor else { return };
         let (own, all) =
-            (self.flows.flows().len() as u64, self.host.shared.admission.flows().into());
-        let wanted = takes_nearby(processor.nearby, own, all, self.host.shared.ends.len() as u64);
+            (self.flows.flows().len() as u64, self.host.context.admission.flows().into());
+        let wanted =
+            takes_nearby(processor.nearby, own, all, self.host.context.workers.count() as u64);
         if wanted != processor.nearby {
             processor.nearby = wanted;
             self.say_nearby();
@@ -43,18 +45,22 @@ impl EventLoop {
 
     /// How many more flows this worker offers to take.
     fn room(&self) -> u32 {
-        let limit = self.host.shared.descriptors.limit(&self.host.settings.config);
-        room_of_each(self.host.shared.admission.room(), limit, self.host.shared.ends.len() as u32)
+        let limit = self.host.context.descriptors.limit(&self.host.settings.config);
+        room_of_each(
+            self.host.context.admission.room(),
+            limit,
+            self.host.context.workers.count() as u32,
+        )
     }
 
     /// Says that it lives, if it is time to or something has changed, and what it has room for.
     pub(super) fn beat(&mut self) {
-        if self.host.shared.phase() >= Phase::Retire {
+        if self.host.context.workers.phase() >= Phase::Retire {
             self.host.slot = None;
         }
         let has_buffers = self.host.pool.has_room();
         let vitals = Vitals {
-            open: self.host.shared.phase() == Phase::Run && self.rest_until.is_none(),
+            open: self.host.context.workers.phase() == Phase::Run && self.rest_until.is_none(),
             has_buffers,
             room: if has_buffers { self.room() } else { 0 },
             accepted: self.host.counters().accepted.get(),
@@ -67,7 +73,7 @@ impl EventLoop {
                 tracing::error!(%error, "a worker could not say that it lives");
             }
         }
-        self.host.shared.beat(self.host.index, self.host.now);
+        self.host.context.workers.beat(self.host.index, self.host.now);
         self.balance();
         if beat.is_due {
             self.host.pool.let_go();

@@ -45,7 +45,7 @@ impl LiveHost {
             ServerLeg::New(socket) => {
                 let is_client = matches!(others, Others::None);
                 if is_client {
-                    sockets::bind_as(&socket, client, self.shared.place)?;
+                    sockets::bind_as(&socket, client, self.context.place)?;
                 }
                 let connecting = if sends_data {
                     self.counters().fast_open_accepted.add(1);
@@ -84,7 +84,7 @@ impl LiveHost {
             // A socket that does not connect yet would look like one that has ended.
             Opened::PortInUse => self.counters().port_waits.add(1),
         }
-        let link = self.shared.admission.link(&subscriber(client.ip()));
+        let link = self.context.admission.link(&subscriber(client.ip()));
         Ok((LiveFlow::new(story, sockets, others, opening.dscp, preface, link), opened))
     }
 }

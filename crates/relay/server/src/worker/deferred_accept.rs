@@ -14,7 +14,7 @@ use rustix::net::sockopt;
 use super::EventLoop;
 use super::host::LiveHost;
 use super::watch::watch;
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 64;
@@ -22,10 +22,10 @@ const EVENTS: usize = 64;
 impl EventLoop {
     /// Takes the SYNs that are held for this worker.
     pub(super) fn take_held(&mut self) {
-        if self.host.shared.injector.get().is_none() {
+        if self.host.context.injector.get().is_none() {
             return;
         }
-        let held = &self.host.shared.ends[self.host.index].held;
+        let held = &self.host.handle().held;
         let held = std::mem::take(&mut *held.lock().unwrap_or_else(PoisonError::into_inner));
         let (most, now) = (self.host.settings.config.limits.half_open as usize, self.now());
         for syn in held {
@@ -51,11 +51,11 @@ impl LiveHost {
     /// Begins to connect to the server of a held SYN.
     fn connect_for(&self, key: Key, syn: &HeldSyn) -> io::Result<OwnedFd> {
         let is_client = self.clients.iter().any(|prefix| prefix.contains(&syn.client.ip()));
-        if !is_client || self.shared.phase() != Phase::Run {
+        if !is_client || self.context.workers.phase() != Phase::Run {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let socket = sockets::open(syn.server, &self.settings.config.server_leg, true, syn.dscp)?;
-        sockets::bind_as(&socket, syn.client, self.shared.place)?;
+        sockets::bind_as(&socket, syn.client, self.context.place)?;
         // The handshake's last segment is kept back until the client has sent its own.
         sockopt::set_tcp_quickack(&socket, false)?;
         let connection = sockets::connect(socket, syn.server)?;
@@ -88,7 +88,9 @@ impl Asking for LiveHost {
 
     /// Sends a held SYN on: to our listener if its server has answered, and else to the server.
     fn send_on(&mut self, syn: HeldSyn, answered: bool) {
-        let (Some(slot), Some(injector)) = (&self.slot, self.shared.injector.get()) else { return };
+        let (Some(slot), Some(injector)) = (&self.slot, self.context.injector.get()) else {
+            return;
+        };
         let sent =
             slot.release(syn.client, syn.server, answered).and_then(|()| injector.inject(&syn));
         if let Err(error) = sent {

@@ -15,16 +15,16 @@ impl EventLoop {
         if !has_enough {
             return None;
         }
-        let flows = |&index: &usize| self.host.shared.ends[index].flows();
-        let other = (0..self.host.shared.ends.len()).min_by_key(flows)?;
+        let flows = |&index: &usize| self.host.context.flows(index);
+        let other = (0..self.host.context.workers.count()).min_by_key(flows)?;
         (flows(&other) < self.flows.flows().len() as u64).then_some(other)
     }
 
     /// Leaves something to another worker, or gives it back if that one has ended.
     pub(super) fn hand_over(&self, to: usize, what: Handed) -> Result<(), Handed> {
-        let end = &self.host.shared.ends[to];
-        end.inbox.leave(what)?;
-        raise(&end.wake);
+        let other = &self.host.context.workers.handles[to];
+        other.inbox.leave(what)?;
+        raise(&other.wake);
         Ok(())
     }
 
@@ -37,6 +37,6 @@ impl EventLoop {
     }
 
     pub(super) fn inbox(&self) -> &Inbox {
-        &self.host.shared.ends[self.host.index].inbox
+        &self.host.handle().inbox
     }
 }

@@ -14,17 +14,20 @@ use midspan_split::{
 };
 use midspan_sys::ring::Outgoing;
 
+use super::context::Context;
 use super::watch;
 use crate::counters::Counters;
 use crate::flow::{Beginning, LiveFlow, Means, Story, totals};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::settings::Settings;
-use crate::shared::{HeldSlot, Shared};
+use crate::slot::HeldSlot;
+use crate::statistics::WorkerStatistics;
+use crate::workers::WorkerHandle;
 
 /// What one worker's flows are carried out with.
 pub(crate) struct LiveHost {
-    pub(super) shared: Arc<Shared>,
+    pub(super) context: Context,
     pub(super) index: usize,
     pub(super) epoll: OwnedFd,
     /// What watches the servers that are asked for held SYNs: flows need not be told from them at every event.
@@ -43,8 +46,17 @@ pub(crate) struct LiveHost {
 }
 
 impl LiveHost {
+    /// What others reach it by.
+    pub(super) fn handle(&self) -> &WorkerHandle {
+        &self.context.workers.handles[self.index]
+    }
+
+    pub(super) fn statistics(&self) -> &WorkerStatistics {
+        &self.context.statistics.workers[self.index]
+    }
+
     pub(super) fn counters(&self) -> &Counters {
-        &self.shared.ends[self.index].counters
+        &self.statistics().counters
     }
 
     /// Shows how much is lent.
@@ -84,11 +96,11 @@ impl Host for LiveHost {
             key,
             pool: &mut self.pool,
             outbox: &mut self.outbox,
-            counters: &self.shared.ends[self.index].counters,
+            counters: &self.context.statistics.workers[self.index].counters,
             beginning: Beginning {
-                now: self.shared.epoch.time(self.now),
+                now: self.context.epoch.time(self.now),
                 windows: self.windows,
-                program: self.shared.first_window.get(),
+                program: self.context.first_window.as_deref(),
             },
         })
     }
@@ -182,9 +194,8 @@ impl Host for LiveHost {
         {
             slot.distrust(flow.story().server);
         }
-        let end = &self.shared.ends[self.index];
-        self.shared.observer.ended(
-            &end.measures,
+        self.context.observer.ended(
+            &self.statistics().measures,
             self.index,
             &flow,
             totals(decided),
@@ -202,7 +213,7 @@ impl Host for LiveHost {
         let Some(slot) = &self.slot else { return };
         let mut said = None;
         loop {
-            let full = self.shared.admission.is_full(&client);
+            let full = self.context.admission.is_full(&client);
             if said == Some(full) {
                 return;
             }

@@ -58,8 +58,8 @@ impl EventLoop {
 
     /// Whether all workers together have as many flows as they may.
     fn is_full(&self) -> bool {
-        let limit = self.host.shared.descriptors.limit(&self.host.settings.config);
-        self.host.shared.admission.flows() >= limit
+        let limit = self.host.context.descriptors.limit(&self.host.settings.config);
+        self.host.context.admission.flows() >= limit
     }
 
     /// Takes what still waits at the listeners, which closing would reset, and closes them.
@@ -112,7 +112,7 @@ impl EventLoop {
             return self.host.counters().refused_proxy.add(1);
         }
         // Each has a descriptor, of those that are there for flows.
-        let room = self.host.shared.admission.room() as usize / self.host.shared.ends.len();
+        let room = self.host.context.admission.room() as usize / self.host.context.workers.count();
         if self.greetings.len() >= room {
             return self.host.counters().refused_flows.add(1);
         }
@@ -163,7 +163,7 @@ impl EventLoop {
     fn take(&mut self, accepted: Accepted, forward: Option<Arc<Forward>>) {
         if forward.is_none() && is_probe(accepted.client.ip(), accepted.server) {
             self.host.counters().probes.add(1);
-            return self.host.shared.probes.give(accepted.socket);
+            return self.host.context.probes.give(accepted.socket);
         }
         let confirmed = self.deferred.claim(&(accepted.client, accepted.server));
         if let Some(connection) = &confirmed {
@@ -207,9 +207,9 @@ impl EventLoop {
         self.host.counters().mptcp.add(u64::from(mptcp));
         count_declined(self.host.counters(), opening, self.host.settings.config.fast_open);
         let (start, spliced) = (self.host.now, PerLeg::default());
-        let id = self.host.shared.observer.identify(&accepted, self.now());
+        let id = self.host.context.observer.identify(&accepted, self.now());
         let story = Story { id, client, server, start, connected: None, spliced };
-        self.host.shared.observer.begins(self.host.index, &story);
+        self.host.context.observer.begins(self.host.index, &story);
         let (subscriber, now) = (subscriber(client.ip()), self.now());
         let ahead = read_ahead(&self.host.settings.config);
         let begin =
@@ -219,9 +219,8 @@ impl EventLoop {
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
                 self.host.counters().connect_failed.add(1);
-                let end = &self.host.shared.ends[self.host.index];
-                self.host.shared.observer.not_started(
-                    &end.measures,
+                self.host.context.observer.not_started(
+                    &self.host.statistics().measures,
                     self.host.index,
                     &story,
                     self.host.now,

@@ -4,6 +4,7 @@
 mod asked;
 mod beat;
 mod connect;
+mod context;
 mod deferred_accept;
 mod hand_over;
 mod host;
@@ -13,7 +14,6 @@ mod watch;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
@@ -34,10 +34,11 @@ use crate::flow::readiness;
 use crate::frontend::Frontend;
 use crate::greeting::Greetings;
 use crate::outbox::Outbox;
+use crate::phase::Phase;
 use crate::pool::Pool;
 use crate::settings::Settings;
-use crate::shared::{Phase, Shared};
 use asked::Asked;
+pub(crate) use context::Context;
 pub(crate) use host::LiveHost;
 use intake::frontends;
 use processor::Processor;
@@ -78,17 +79,17 @@ pub(crate) struct EventLoop {
 impl EventLoop {
     /// Sets up a worker and its listeners, in the calling thread's network namespace. An error comes
     /// with the place that it is about.
-    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Result<EventLoop, (String, io::Error)> {
-        let settings = shared.settings();
+    pub(crate) fn new(context: Context, index: usize) -> Result<EventLoop, (String, io::Error)> {
+        let settings = context.settings.get();
         let config = &settings.config;
-        let frontends = frontends(&settings, shared.place)?;
+        let frontends = frontends(&settings, context.place)?;
         let events = |error| ("a worker's events".to_owned(), error);
         let greetings = Greetings::new().map_err(events)?;
         let asked_servers =
             epoll::create(CreateFlags::CLOEXEC).map_err(|error| events(error.into()))?;
         let watched = || {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-            watch(&epoll, &shared.ends[index].wake, WAKE, EventFlags::IN)?;
+            watch(&epoll, &context.workers.handles[index].wake, WAKE, EventFlags::IN)?;
             watch(&epoll, greetings.fd(), GREETINGS, EventFlags::IN)?;
             watch(&epoll, &asked_servers, ASKED, EventFlags::IN)?;
             for (word, frontend) in (LISTENERS..).zip(&frontends) {
@@ -97,14 +98,14 @@ impl EventLoop {
             Ok(epoll)
         };
         let epoll = watched().map_err(events)?;
-        let limit = share_of_buffers(config, &shared);
-        let (now, generation) = (Instant::now(), shared.generation());
+        let limit = share_of_buffers(config, context.workers.count());
+        let (now, generation) = (Instant::now(), context.settings.generation());
         let rules = rules(config, false);
         Ok(EventLoop {
-            flows: Worker::new(rules, shared.admission.clone(), shared.epoch.time(now)),
+            flows: Worker::new(rules, context.admission.clone(), context.epoch.time(now)),
             waiting_at: Vec::with_capacity(frontends.len()),
             frontends,
-            heartbeat: Heartbeat::new(shared.epoch.time(now)),
+            heartbeat: Heartbeat::new(context.epoch.time(now)),
             rest_until: None,
             processor: None,
             greetings,
@@ -113,7 +114,7 @@ impl EventLoop {
             asked: Asked::default(),
             generation,
             host: LiveHost {
-                pool: Pool::new(limit, config.buffer, shared.descriptors.pipes_per_worker),
+                pool: Pool::new(limit, config.buffer, context.descriptors.pipes_per_worker),
                 outbox: Outbox::new(),
                 slot: None,
                 windows: first_windows(config),
@@ -122,7 +123,7 @@ impl EventLoop {
                 asked_servers,
                 clients: IpNet::aggregate(&config.clients),
                 settings,
-                shared,
+                context,
                 now,
             },
         })
@@ -164,7 +165,7 @@ impl EventLoop {
 
     /// When this round began, as flows are told it.
     fn now(&self) -> Time {
-        self.host.shared.epoch.time(self.host.now)
+        self.host.context.epoch.time(self.host.now)
     }
 
     /// Waits for events.
@@ -182,12 +183,12 @@ impl EventLoop {
 
     /// Goes on with the settings as they are now, for new connections.
     fn take_settings(&mut self) {
-        self.generation = self.host.shared.generation();
-        let before = std::mem::replace(&mut self.host.settings, self.host.shared.settings());
+        self.generation = self.host.context.settings.generation();
+        let before = std::mem::replace(&mut self.host.settings, self.host.context.settings.get());
         let Settings { config, forwards } = &*self.host.settings;
         self.host.clients = IpNet::aggregate(&config.clients);
         self.host.windows = first_windows(config);
-        self.host.pool.set_limit(share_of_buffers(config, &self.host.shared));
+        self.host.pool.set_limit(share_of_buffers(config, self.host.context.workers.count()));
         for Frontend { listener, forward } in &mut self.frontends {
             if before.config.client_leg != config.client_leg
                 && let Err(error) = sockets::reconfigure(listener, &config.client_leg)
@@ -204,7 +205,7 @@ impl EventLoop {
             && before.config.limits.flows_per_client != config.limits.flows_per_client
         {
             // Of each again, after the limit was changed.
-            for client in self.host.shared.admission.clients() {
+            for client in self.host.context.admission.clients() {
                 self.host.say_full(client);
             }
         }
@@ -226,10 +227,10 @@ impl EventLoop {
         match data.u64() {
             // What for is seen when the events are done with.
             WAKE => {
-                let end = &self.host.shared.ends[self.host.index];
-                lower(&end.wake);
-                self.asked.take_up(&end.questions);
-                if self.generation != self.host.shared.generation() {
+                let handle = self.host.handle();
+                lower(&handle.wake);
+                self.asked.take_up(&handle.questions);
+                if self.generation != self.host.context.settings.generation() {
                     self.take_settings();
                 }
                 self.take_held();
@@ -277,7 +278,7 @@ impl EventLoop {
     }
 
     fn is_done(&mut self) -> bool {
-        match self.host.shared.phase() {
+        match self.host.context.workers.phase() {
             Phase::Run => false,
             Phase::Drain | Phase::Retire => {
                 self.listen_no_more();
@@ -303,7 +304,7 @@ impl EventLoop {
         if self.frontends.is_empty() {
             return;
         }
-        let kind = match self.host.shared.phase() {
+        let kind = match self.host.context.workers.phase() {
             Phase::Retire => DrainKind::Retire,
             _ => DrainKind::Drain,
         };
@@ -342,7 +343,7 @@ fn rules(config: &Config, tells_silence: bool) -> Rules {
 }
 
 /// What one worker may have in buffers.
-fn share_of_buffers(config: &Config, shared: &Shared) -> ByteSize {
-    let share = config.limits.buffered.as_bytes() / shared.ends.len() as u64;
+fn share_of_buffers(config: &Config, workers: usize) -> ByteSize {
+    let share = config.limits.buffered.as_bytes() / workers as u64;
     ByteSize::from_bytes(share.max(LEAST_BUFFERED))
 }

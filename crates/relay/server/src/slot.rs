@@ -1,0 +1,37 @@
+//! A worker's place in the steering program's maps, as long as it is its own.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use midspan_steer::Slot;
+
+use crate::workers::Workers;
+
+/// A slot, counted among those that workers have.
+#[derive(Debug)]
+pub(crate) struct HeldSlot {
+    slot: Slot,
+    workers: Arc<Workers>,
+}
+
+impl HeldSlot {
+    pub(crate) fn new(slot: Slot, workers: Arc<Workers>) -> HeldSlot {
+        workers.slots.fetch_add(1, Ordering::AcqRel);
+        HeldSlot { slot, workers }
+    }
+}
+
+impl Deref for HeldSlot {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        &self.slot
+    }
+}
+
+impl Drop for HeldSlot {
+    fn drop(&mut self) {
+        self.workers.slots.fetch_sub(1, Ordering::AcqRel);
+    }
+}

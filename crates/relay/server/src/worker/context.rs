@@ -1,0 +1,45 @@
+//! What a worker has in common with the others.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+
+use midspan_interception::{Injector, Probes};
+use midspan_sockets::Place;
+use midspan_split::Admission;
+use midspan_steer::FirstWindow;
+
+use crate::clock::Epoch;
+use crate::descriptors::Descriptors;
+use crate::observe::observer::Observer;
+use crate::settings::WatchedSettings;
+use crate::statistics::Statistics;
+use crate::workers::Workers;
+
+/// What every worker is given.
+#[derive(Debug, Clone)]
+pub(crate) struct Context {
+    pub(crate) settings: Arc<WatchedSettings>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) admission: Arc<Admission<IpAddr>>,
+    /// Who is told of flows.
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) epoch: Epoch,
+    /// Where the workers listen.
+    pub(crate) place: Place,
+    /// What sets initial windows of connections to clients; none if that is left to the kernel.
+    pub(crate) first_window: Option<Arc<FirstWindow>>,
+    /// How held SYNs are sent on, as soon as any are held.
+    pub(crate) injector: Arc<OnceLock<Injector>>,
+    /// Where connections of proofs go.
+    pub(crate) probes: Arc<Probes>,
+}
+
+impl Context {
+    /// Flows that a worker has, or is about to.
+    pub(super) fn flows(&self, worker: usize) -> u64 {
+        let active = self.statistics.workers[worker].counters.active.get();
+        active + self.workers.handles[worker].inbox.len() as u64
+    }
+}
