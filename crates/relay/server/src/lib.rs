@@ -13,7 +13,6 @@ mod clock;
 mod command;
 mod control;
 mod counters;
-mod decide;
 mod descriptors;
 mod flow;
 mod forward;

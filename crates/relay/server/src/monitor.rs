@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use midspan_config::Config;
+use midspan_decide::Board;
 use midspan_observe::Histogram;
 use midspan_steer::{Counts, Tally};
 
 use crate::clock::Epoch;
 use crate::command::Commands;
 use crate::counters::Snapshot;
-use crate::decide::Board;
 use crate::descriptors::Descriptors;
 use crate::hook::Hook;
 use crate::observe::observer::Observer;

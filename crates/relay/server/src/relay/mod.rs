@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use midspan_config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
+use midspan_decide::Decider;
 use midspan_interception::Injector;
 use midspan_interception::{Interception, InterceptionError, Steered, probe_clients};
 use midspan_sockets::{self as sockets, Place};
@@ -24,7 +25,6 @@ use crate::clock::Epoch;
 use crate::command::Commands;
 use crate::control::Brought;
 use crate::counters::Snapshot;
-use crate::decide::Decider;
 use crate::descriptors::Descriptors;
 use crate::forward;
 use crate::held;
@@ -265,7 +265,10 @@ impl Relay {
                 worker.set_slot(steered.slot(index, worker.listeners())?);
             }
             tally = Some(steered.tally()?);
-            decider = Decider::begin(config, steered)?;
+            if config.decide.is_some() {
+                let (chances, open) = (steered.chances()?, steered.open_flows()?);
+                decider = Decider::begin(config, chances, open).map_err(InterceptionError::from)?;
+            }
         }
         let commands = Arc::new(Commands::new().map_err(system("workers"))?);
         let reloader = Arc::new(Reloader::new(controls.for_clients(), handshake));

@@ -9,27 +9,27 @@ use midspan_gain::{Arm, Id, Place, Transfer, Unit};
 use midspan_steer::{Because, Chance, Course, FlowRecord, Of, Verdict};
 
 /// What is pinned to be split.
-pub(super) const SPLIT: Chance = Chance { per_mille: 0, because: Because::Pinned };
+pub(crate) const SPLIT: Chance = Chance { per_mille: 0, because: Because::Pinned };
 
 /// Groups of clients, and what is said of servers.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     groups: Vec<IpNet>,
     always_split: Vec<IpNet>,
 }
 
 impl Places {
-    pub(super) fn new(groups: Vec<IpNet>, always_split: Vec<IpNet>) -> Places {
+    pub(crate) fn new(groups: Vec<IpNet>, always_split: Vec<IpNet>) -> Places {
         Places { groups, always_split }
     }
 
-    pub(super) fn always_split(&self) -> &[IpNet] {
+    pub(crate) fn always_split(&self) -> &[IpNet] {
         &self.always_split
     }
 
     /// What a connection is to the estimator; none if it was not drawn. `now` is the monotonic clock's time, as is what the
     /// record has, if the connection is still open.
-    pub(super) fn transfer(
+    pub(crate) fn transfer(
         &self,
         record: &FlowRecord,
         since: Duration,
@@ -79,7 +79,7 @@ impl Places {
     }
 
     /// What a unit is to the steering program.
-    pub(super) fn of(&self, unit: Unit) -> Vec<Of> {
+    pub(crate) fn of(&self, unit: Unit) -> Vec<Of> {
         match unit {
             Unit::All => {
                 let all = ["0.0.0.0/0", "::/0"].into_iter();
@@ -96,7 +96,7 @@ impl Places {
     }
 
     /// What an operator has said of it.
-    pub(super) fn pinned(&self, unit: Unit) -> Option<Chance> {
+    pub(crate) fn pinned(&self, unit: Unit) -> Option<Chance> {
         let net = match unit {
             Unit::All => return None,
             Unit::Prefix(prefix) => network(prefix),
@@ -108,7 +108,7 @@ impl Places {
     }
 
     /// What people call it.
-    pub(super) fn name(&self, unit: Unit) -> String {
+    pub(crate) fn name(&self, unit: Unit) -> String {
         match unit {
             Unit::All => "all".into(),
             Unit::Prefix(prefix) => network(prefix).to_string(),

@@ -9,7 +9,7 @@ use midspan_observe::admin::{Decided, Decisions, Transfers};
 
 /// What was decided last, and what became of what was heard.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub struct Board {
     mode: DecideMode,
     slot: Duration,
     shown: Mutex<Shown>,
@@ -24,28 +24,29 @@ struct Shown {
 
 /// What was decided of a unit.
 #[derive(Debug)]
-pub(super) struct Told {
-    pub(super) unit: Unit,
-    pub(super) name: String,
-    pub(super) decision: Decision,
+pub(crate) struct Told {
+    pub(crate) unit: Unit,
+    pub(crate) name: String,
+    pub(crate) decision: Decision,
     /// An operator has said so, whatever was decided.
-    pub(super) is_pinned: bool,
+    pub(crate) is_pinned: bool,
     /// How often its gain has changed.
-    pub(super) changes: u32,
+    pub(crate) changes: u32,
 }
 
 /// Units of one level, by what was decided of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Units {
+pub struct Units {
     /// `prefix`, `service` or `place`.
-    pub(crate) level: &'static str,
+    pub level: &'static str,
     /// `unknown`, `fine`, `harm` or `pinned`.
-    pub(crate) because: &'static str,
-    pub(crate) count: u64,
+    pub because: &'static str,
+    /// How many.
+    pub count: u64,
 }
 
 impl Board {
-    pub(super) fn new(mode: DecideMode, slot: Duration) -> Board {
+    pub(crate) fn new(mode: DecideMode, slot: Duration) -> Board {
         Board { mode, slot, shown: Mutex::default() }
     }
 
@@ -53,19 +54,19 @@ impl Board {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn show(&self, told: Vec<Told>) {
+    pub(crate) fn show(&self, told: Vec<Told>) {
         self.shown().told = told;
     }
 
     /// Whether others are harmed than were before.
-    pub(super) fn harmed_are_new(&self, harmed: &[&str]) -> bool {
+    pub(crate) fn harmed_are_new(&self, harmed: &[&str]) -> bool {
         let mut shown = self.shown();
         let is_new = harmed.iter().any(|name| !shown.harmed.iter().any(|known| known == name));
         shown.harmed = harmed.iter().map(|&name| name.to_owned()).collect();
         is_new
     }
 
-    pub(super) fn count(&self, told: midspan_gain::Told) {
+    pub(crate) fn count(&self, told: midspan_gain::Told) {
         let mut shown = self.shown();
         let transfers = &mut shown.transfers;
         let count = match told {
@@ -81,17 +82,17 @@ impl Board {
     }
 
     /// One more was not heard of.
-    pub(super) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         self.shown().transfers.lost += 1;
     }
 
     /// What became of the transfers that ended.
-    pub(crate) fn transfers(&self) -> Transfers {
+    pub fn transfers(&self) -> Transfers {
         self.shown().transfers
     }
 
     /// How many units there are, by what was decided of them.
-    pub(crate) fn units(&self) -> Vec<Units> {
+    pub fn units(&self) -> Vec<Units> {
         let mut units: Vec<Units> = Vec::new();
         for told in &self.shown().told {
             let level = match told.unit {
@@ -110,7 +111,7 @@ impl Board {
     }
 
     /// What is known of all transfers together; none as long as none counted.
-    pub(crate) fn of_all(&self) -> Option<Estimate> {
+    pub fn of_all(&self) -> Option<Estimate> {
         let shown = self.shown();
         let all = shown.told.iter().find(|told| told.unit == Unit::All)?;
         estimate(&all.decision)
@@ -118,7 +119,7 @@ impl Board {
     }
 
     /// All that was decided.
-    pub(crate) fn decisions(&self) -> Decisions {
+    pub fn decisions(&self) -> Decisions {
         let shown = self.shown();
         Decisions {
             is_dry_run: self.mode == DecideMode::DryRun,

@@ -1,11 +1,4 @@
-//! How often to split, by what is learned of places while the relay runs.
-//!
-//! The thread here hears of every connection that ends, closes slots ([`Learner`]), and says to the steering program what
-//! follows from them for the next. Nothing waits for it.
-
-mod board;
-mod places;
-mod state;
+//! The thread that learns, and what it is told.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,15 +9,13 @@ use std::time::{Duration, SystemTime};
 
 use midspan_config::{Config, DecideMode};
 use midspan_gain::{Estimator, Learner, Reason, Unit};
-use midspan_interception::{InterceptionError, Steered};
-use midspan_steer::{Because, Chance, Chances, FlowRecord, Of, OpenFlows};
+use midspan_steer::{Because, Chance, Chances, Error, FlowRecord, Of, OpenFlows};
 use midspan_sys::clock::monotonic;
-use midspan_threads::Background;
-use midspan_threads::Privileges;
+use midspan_threads::{Background, Privileges};
 
-pub(crate) use self::board::Board;
-use self::board::Told;
-use self::places::Places;
+use crate::board::{Board, Told};
+use crate::places::{self, Places};
+use crate::state;
 
 /// Records that wait to be heard of, at most.
 const QUEUE: usize = 8192;
@@ -36,7 +27,7 @@ const ON_THE_WAY: Duration = Duration::from_millis(500);
 const FORGET: Duration = Duration::from_secs(14 * 86_400);
 
 /// What is needed to decide, before anything is steered by it.
-pub(crate) struct Decider {
+pub struct Decider {
     learner: Learner,
     places: Places,
     chances: Chances,
@@ -51,13 +42,14 @@ pub(crate) struct Decider {
 
 /// Where the records of connections that have ended are handed over. Nobody waits for it.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub struct Ended {
     queue: SyncSender<FlowRecord>,
     board: Arc<Board>,
 }
 
 impl Ended {
-    pub(crate) fn add(&self, record: &FlowRecord) {
+    /// Hands a record over, or drops and counts it if too many wait.
+    pub fn add(&self, record: &FlowRecord) {
         if record.holdout.is_some() && self.queue.try_send(*record).is_err() {
             self.board.lose();
         }
@@ -70,10 +62,11 @@ impl Decider {
     ///
     /// # Errors
     /// When the program's maps do not take it.
-    pub(crate) fn begin(
+    pub fn begin(
         config: &Config,
-        steered: &Steered,
-    ) -> Result<Option<Decider>, InterceptionError> {
+        chances: Chances,
+        open: OpenFlows,
+    ) -> Result<Option<Decider>, Error> {
         let Some(decide) = &config.decide else { return Ok(None) };
         let slot = Duration::from(config.policy.slot());
         let now = monotonic();
@@ -92,13 +85,12 @@ impl Decider {
             }
         };
         let groups = if decide.groups.is_empty() { &config.clients } else { &decide.groups };
-        let chances = steered.chances()?;
-        chances.set_groups(groups).map_err(InterceptionError::from)?;
+        chances.set_groups(groups)?;
         let mut decider = Decider {
             learner: Learner::new(estimator, slot),
             places: Places::new(groups.clone(), decide.always_split.clone()),
             chances,
-            open: steered.open_flows()?,
+            open,
             state,
             since_1970,
             is_dry: decide.mode == DecideMode::DryRun,
@@ -110,12 +102,15 @@ impl Decider {
     }
 
     /// What it shows.
-    pub(crate) fn board(&self) -> Arc<Board> {
+    pub fn board(&self) -> Arc<Board> {
         self.board.clone()
     }
 
     /// Learns from now on, until the thread is dropped.
-    pub(crate) fn run(self, privileges: Privileges) -> io::Result<(Ended, Background)> {
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub fn run(self, privileges: Privileges) -> io::Result<(Ended, Background)> {
         let (queue, records) = sync_channel(QUEUE);
         let ended = Ended { queue, board: self.board.clone() };
         let thread = Background::start("decide", move |stop| {
@@ -202,7 +197,7 @@ impl Decider {
     }
 
     /// Says it to the steering program.
-    fn say(&mut self) -> Result<(), InterceptionError> {
+    fn say(&mut self) -> Result<(), Error> {
         if self.is_dry {
             return Ok(());
         }
@@ -223,7 +218,7 @@ impl Decider {
         }
         let slot = self.learner.slot().as_nanos();
         let next = u64::try_from(monotonic().as_nanos() / slot + 1).unwrap_or(u64::MAX);
-        Ok(self.chances.set(&decided, next)?)
+        self.chances.set(&decided, next)
     }
 
     /// Shows it.

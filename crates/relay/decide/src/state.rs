@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// A file with what was learned. It is never half written.
 #[derive(Debug)]
-pub(super) struct File {
+pub(crate) struct File {
     path: PathBuf,
     complained: AtomicBool,
 }
@@ -24,12 +24,12 @@ struct Kept<S> {
 }
 
 impl File {
-    pub(super) fn new(path: &Path) -> File {
+    pub(crate) fn new(path: &Path) -> File {
         File { path: path.to_owned(), complained: AtomicBool::new(false) }
     }
 
     /// What was learned before `now`. None if there is nothing, or nothing that can be used: that is put aside, and said.
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         settings: Settings,
         slot: Duration,
@@ -73,7 +73,7 @@ impl File {
     }
 
     /// Keeps what was learned. That it cannot be is said once.
-    pub(super) fn write(&self, estimator: &Estimator, slot: Duration) {
+    pub(crate) fn write(&self, estimator: &Estimator, slot: Duration) {
         let written = self.try_write(estimator, slot);
         let failed = written.is_err();
         if let Err(error) = written
