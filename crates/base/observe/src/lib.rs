@@ -7,12 +7,14 @@
 //! This crate is pure: it knows no clock and does no I/O.
 
 pub mod admin;
+mod count;
 mod entry;
 mod histogram;
 mod identity;
 mod leg;
 mod naming;
 
+pub use count::Count;
 pub use entry::{Direction, Entry, Path, SCHEMA, Split, Start};
 pub use histogram::{Distribution, Histogram, RATE, SHARE, Scale, TIME};
 pub use identity::{Began, FlowId};

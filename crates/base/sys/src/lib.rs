@@ -22,4 +22,5 @@ pub mod socket;
 pub mod sysctl;
 pub mod terminal;
 pub mod tun;
+pub mod unix;
 pub mod userns;

@@ -1,29 +1,5 @@
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use midspan_observe::Count;
 use serde::Serialize;
-
-/// A count that one thread raises and others may read.
-#[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU64);
-
-impl Count {
-    pub(crate) const fn new() -> Count {
-        Count(AtomicU64::new(0))
-    }
-
-    pub(crate) fn add(&self, more: u64) {
-        // Each worker has its own counters, so a plain load and store lose nothing.
-        self.set(self.get() + more);
-    }
-
-    pub(crate) fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
@@ -162,5 +138,12 @@ mod tests {
         let sum = Snapshot::sum(workers.iter());
         assert_eq!(sum.accepted, 5);
         assert_eq!(sum.entries().next(), Some(("accepted", 5)));
+    }
+
+    #[test]
+    fn whatever_is_counted_is_told_in_a_line() {
+        for (name, help, _) in Snapshot::default().described() {
+            assert!(!help.is_empty() && !help.contains('\n'), "{name}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::vec::IntoIter;
 
+use midspan_observe::Count;
 use midspan_observe::FlowId;
 use midspan_split::{
     ClientLink, Failure, FirstWindows, Flow, Key, Leg, LegInfo, Legs, Note, PerLeg, Read,
@@ -18,7 +19,7 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, shutdown, sockopt};
 
-use crate::counters::{Count, Counters};
+use crate::counters::Counters;
 use crate::forward::Forward;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
@@ -226,19 +227,6 @@ impl LiveFlow {
             }
         }
     }
-}
-
-/// Bytes that have crossed a leg.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Totals {
-    pub(crate) received: u64,
-    pub(crate) sent: u64,
-}
-
-/// Bytes that have crossed each leg.
-pub(crate) fn totals(flow: &Flow) -> PerLeg<Totals> {
-    let of = |leg| Totals { received: flow.total_received(leg), sent: flow.total_sent(leg) };
-    PerLeg { client: of(Leg::Client), server: of(Leg::Server) }
 }
 
 /// A flow's sockets, and the buffers and pipes between them.

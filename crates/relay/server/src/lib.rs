@@ -9,12 +9,12 @@
 
 mod accounts;
 mod client_leg;
-mod clock;
 mod command;
 mod control;
 mod counters;
 mod descriptors;
 mod flow;
+mod flow_observer;
 mod forward;
 mod frontend;
 #[cfg(fuzzing)]
@@ -26,9 +26,8 @@ mod hook;
 mod inbox;
 mod load;
 mod monitor;
-mod observe;
+mod observation;
 mod outbox;
-mod passed;
 mod phase;
 mod pool;
 mod questions;
@@ -37,10 +36,8 @@ mod reload;
 mod servers;
 mod settings;
 mod slot;
-mod statistics;
 mod store;
 mod succession;
-mod unix;
 mod upgrade;
 mod watchdog;
 mod worker;
@@ -53,12 +50,11 @@ pub use midspan_config::{
 };
 pub use midspan_interception::{Interception, InterceptionError};
 pub use midspan_steer::FirstWindow;
+pub use midspan_telemetry::{ObserveError, PassedSnapshot, Treatment};
 
 pub use counters::Snapshot;
 pub use forward::check_here;
 pub use load::load;
 pub use monitor::Monitor;
-pub use observe::ObserveError;
-pub use passed::{PassedSnapshot, Treatment};
 pub use relay::{Error, Relay, Start, prove_steering, run};
 pub use upgrade::{READY, runs_this_program, take_over};

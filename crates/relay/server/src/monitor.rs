@@ -1,22 +1,28 @@
 //! A running relay, seen from outside.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use midspan_config::Config;
 use midspan_decide::Board;
-use midspan_observe::Histogram;
+use midspan_split::Key;
 use midspan_steer::{Counts, Tally};
+use midspan_sys::clock::Epoch;
+use midspan_telemetry::{
+    Answer, Brief, Counter, Gone, LegStatistics, Observer, PassedSnapshot, Reload, Source,
+    Treatment,
+};
+use midspan_threads::wake::raise;
+use tokio::sync::oneshot;
 
-use crate::clock::Epoch;
-use crate::command::Commands;
-use crate::counters::Snapshot;
+use crate::command::{Command, Commands, Reply};
+use crate::counters::{Counters, Snapshot};
 use crate::descriptors::Descriptors;
 use crate::hook::Hook;
-use crate::observe::observer::Observer;
-use crate::passed::{PassedSnapshot, Treatment};
+use crate::phase::Phase;
+use crate::questions::{Ask, Scanned};
 use crate::reload::Reloader;
 use crate::settings::WatchedSettings;
-use crate::statistics::Statistics;
 use crate::workers::Workers;
 
 /// A view of a running relay that can be passed around.
@@ -30,7 +36,7 @@ type SetLevel = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 pub(crate) struct View {
     pub(crate) settings: Arc<WatchedSettings>,
     pub(crate) workers: Arc<Workers>,
-    pub(crate) statistics: Arc<Statistics>,
+    pub(crate) counters: Arc<[Counters]>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) commands: Arc<Commands>,
     pub(crate) reloader: Arc<Reloader>,
@@ -49,28 +55,17 @@ pub(crate) struct View {
 impl Monitor {
     /// What the relay has done so far.
     pub fn snapshot(&self) -> Snapshot {
-        self.0.statistics.snapshot()
+        Snapshot::sum(self.0.counters.iter())
     }
 
     /// What became of connections and packets where BPF steers; none where it does not.
     pub fn verdicts(&self) -> Option<Counts> {
-        match self.0.tally.as_ref()?.read() {
-            Ok(counts) => Some(counts),
-            Err(error) => {
-                tracing::error!(%error, "the verdicts cannot be read");
-                None
-            }
-        }
+        self.0.verdicts()
     }
 
     /// What passed of connections that were treated so, where BPF steers.
     pub fn passed(&self, treatment: Treatment) -> PassedSnapshot {
-        self.0.statistics.passed(treatment).snapshot()
-    }
-
-    /// How long connections took that were treated so.
-    pub(crate) fn completions(&self, treatment: Treatment) -> &[Histogram] {
-        self.0.statistics.passed(treatment).completions()
+        self.0.observer.sums_of(treatment)
     }
 
     /// Has requests of the admin socket to log more or less carried out by `set`, which says in one
@@ -85,13 +80,116 @@ impl Monitor {
         self.0.reloader.load.set(Box::new(load));
     }
 
-    pub(crate) fn set_log_level(&self, level: &str) -> Result<(), String> {
-        let set = self.0.log_level.get().ok_or("how much is logged cannot be changed here")?;
-        set(level)
-    }
-
     /// Flows that may be open at one time: as configured, within what the descriptor limit allows.
     pub fn flow_limit(&self) -> u32 {
-        self.0.descriptors.limit(&self.0.settings.get().config)
+        self.0.flow_limit()
     }
+}
+
+impl View {
+    /// Asks a worker, which is woken for it.
+    fn ask<T: Send + 'static>(
+        &self,
+        worker: usize,
+        ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
+    ) -> Answer<T> {
+        let (reply, answer) = oneshot::channel();
+        let handle = &self.workers.handles[worker];
+        handle.questions.leave(ask(reply));
+        raise(&handle.wake);
+        Box::pin(async { answer.await.map_err(|_| Gone) })
+    }
+
+    /// Has the supervisor do something.
+    fn tell(&self, command: fn(Reply) -> Command) -> Answer<Result<String, String>> {
+        let (reply, done) = oneshot::channel();
+        self.commands.give(command(reply));
+        Box::pin(async { done.await.map_err(|_| Gone) })
+    }
+}
+
+impl Source for View {
+    fn started(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn phase(&self) -> &'static str {
+        match self.workers.phase() {
+            Phase::Run => "running",
+            Phase::Drain => "draining",
+            Phase::Retire => "replaced",
+            Phase::Stop => "stopping",
+        }
+    }
+
+    fn steered_by(&self) -> &'static str {
+        self.steered_by
+    }
+
+    fn workers(&self) -> usize {
+        self.workers.count()
+    }
+
+    fn heartbeat_ages(&self) -> Vec<Duration> {
+        self.workers.heartbeat_ages().collect()
+    }
+
+    fn flow_limit(&self) -> u32 {
+        self.descriptors.limit(&self.settings.get().config)
+    }
+
+    fn last_reload(&self) -> Option<Reload> {
+        self.reloader.last()
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let sum = Snapshot::sum(self.counters.iter());
+        sum.described().map(|(name, help, value)| Counter { name, help, value }).collect()
+    }
+
+    fn verdicts(&self) -> Option<Counts> {
+        match self.tally.as_ref()?.read() {
+            Ok(counts) => Some(counts),
+            Err(error) => {
+                tracing::error!(%error, "the verdicts cannot be read");
+                None
+            }
+        }
+    }
+
+    fn board(&self) -> Option<&Board> {
+        self.board.as_deref()
+    }
+
+    fn observer(&self) -> &Observer {
+        &self.observer
+    }
+
+    fn flows(&self, worker: usize) -> Answer<Vec<Brief>> {
+        let flows = self.ask(worker, Ask::Scan);
+        Box::pin(async { Ok(flows.await?.iter().map(brief).collect()) })
+    }
+
+    fn legs(&self, worker: usize, flows: Vec<Key>) -> Answer<Vec<LegStatistics>> {
+        self.ask(worker, |reply| Ask::Detail(flows, reply))
+    }
+
+    fn drain(&self) -> Answer<Result<String, String>> {
+        self.tell(Command::Drain)
+    }
+
+    fn reload(&self) -> Answer<Result<String, String>> {
+        self.tell(Command::Reload)
+    }
+
+    fn set_log_level(&self, level: &str) -> Result<(), String> {
+        let set = self.log_level.get().ok_or("how much is logged cannot be changed here")?;
+        set(level)
+    }
+}
+
+fn brief(flow: &Scanned) -> Brief {
+    let Scanned { key, story, totals, seen } = *flow;
+    let (client, server, start) = (story.client, story.server, story.start);
+    Brief { key, client, server, start, connected: story.connected.is_some(), totals, seen }
 }

@@ -4,23 +4,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use midspan_observe::LegStats;
+use midspan_split::Totals;
 use midspan_split::{Key, PerLeg};
 use tokio::sync::oneshot;
 
-use crate::flow::{Story, Totals};
+use crate::flow::Story;
 
 /// What is asked of a worker.
 #[derive(Debug)]
 pub(crate) enum Ask {
     /// All flows, without their legs.
-    Scan(oneshot::Sender<Vec<Brief>>),
+    Scan(oneshot::Sender<Vec<Scanned>>),
     /// The legs of these, in order.
     Detail(Vec<Key>, oneshot::Sender<Vec<PerLeg<Option<LegStats>>>>),
 }
 
-/// A flow in brief.
+/// What a worker tells of a flow.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Brief {
+pub(crate) struct Scanned {
     pub(crate) key: Key,
     pub(crate) story: Story,
     pub(crate) totals: PerLeg<Totals>,

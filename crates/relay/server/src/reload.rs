@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use midspan_config::{Config, Handshake};
 use midspan_sockets as sockets;
+use midspan_telemetry::Reload;
 
 use crate::command::{Command, Commands, Reply};
 use crate::forward;
@@ -24,15 +25,6 @@ pub(crate) struct Reloader {
     /// The handshake where the configuration names none.
     handshake: Handshake,
     last: Mutex<Option<Reload>>,
-}
-
-/// How the configuration was read again.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Reload {
-    /// Whether it was taken.
-    pub(crate) succeeded: bool,
-    /// When it last was.
-    pub(crate) success: Option<SystemTime>,
 }
 
 impl Reloader {

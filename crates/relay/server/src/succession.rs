@@ -15,11 +15,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use midspan_sys::netns::Netns;
+use midspan_sys::unix::{Name, is_trusted};
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::socket_peercred;
 use socket2::{Domain, SockAddr, Socket, Type};
-
-use crate::unix::{Name, is_trusted};
 
 /// Where the sockets are.
 const FOLDER: &str = "/run/midspan";

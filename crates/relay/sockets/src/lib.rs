@@ -6,6 +6,7 @@
 mod accept;
 mod connect;
 mod family;
+mod leg_stats;
 mod listener;
 mod opening;
 mod options;
@@ -13,6 +14,7 @@ mod options;
 pub use accept::{Connection, NotAccepted, accept, address_of, waiting};
 pub use connect::{begin_connect, bind_as, connect, connect_with_data_of, is_former, open};
 pub use family::Family;
+pub use leg_stats::leg_stats;
 pub use listener::{Listener, Place, listen, reconfigure};
 pub use opening::Opening;
 pub use options::{has, mark, probe};

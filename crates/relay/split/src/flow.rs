@@ -59,6 +59,15 @@ pub enum Verdict {
     Abort(Cause),
 }
 
+/// Bytes that have crossed a leg.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    /// Read from it.
+    pub received: u64,
+    /// Given to it.
+    pub sent: u64,
+}
+
 /// Why a flow is aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
@@ -314,6 +323,12 @@ impl Flow {
     /// Bytes ever given to a leg.
     pub fn total_sent(&self, to: Leg) -> u64 {
         self.streams[to.other()].sent()
+    }
+
+    /// Bytes that have crossed each leg.
+    pub fn totals(&self) -> PerLeg<Totals> {
+        let of = |leg| Totals { received: self.total_received(leg), sent: self.total_sent(leg) };
+        PerLeg { client: of(Leg::Client), server: of(Leg::Server) }
     }
 
     /// Bytes read from a leg that a proxy still has to answer for: not yet sent to the other leg,

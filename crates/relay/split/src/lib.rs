@@ -38,7 +38,7 @@ pub use defaults::ReadAheadKind;
 pub use deferred_accept::{Asked, Asking, DeferredAccept, Ends};
 pub use drain::{Drain, DrainKind};
 pub use first_window::{ClientLink, FirstWindows};
-pub use flow::{Cause, Flow, Verdict};
+pub use flow::{Cause, Flow, Totals, Verdict};
 pub use heartbeat::{Beat, Heartbeat, Vitals};
 pub use leg::{Leg, PerLeg};
 pub use linger::Linger;

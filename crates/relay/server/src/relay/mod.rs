@@ -14,6 +14,8 @@ use midspan_interception::{Interception, InterceptionError, Steered, probe_clien
 use midspan_sockets::{self as sockets, Place};
 use midspan_split::Admission;
 use midspan_steer::FlowRecord;
+use midspan_sys::clock::Epoch;
+use midspan_telemetry::{ObserveError, Observer, Served, Windows};
 use midspan_threads::Background;
 use midspan_threads::Privileges;
 use midspan_threads::wake::raise;
@@ -21,22 +23,18 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::accounts;
 use crate::client_leg::{self, LeastTimeout};
-use crate::clock::Epoch;
 use crate::command::Commands;
 use crate::control::Brought;
-use crate::counters::Snapshot;
+use crate::counters::{Counters, Snapshot};
 use crate::descriptors::Descriptors;
 use crate::forward;
 use crate::held;
 use crate::hook::Hook;
 use crate::monitor::{Monitor, View};
-use crate::observe::observer::Observer;
-use crate::observe::{ObserveError, Served, Windows};
 use crate::phase::Phase;
 use crate::pool;
 use crate::reload::Reloader;
 use crate::settings::{Settings, WatchedSettings};
-use crate::statistics::Statistics;
 use crate::succession::{Office, retire_predecessor};
 use crate::worker::{self, Context, EventLoop};
 use crate::workers::Workers;
@@ -131,6 +129,8 @@ pub fn prove_steering() -> Result<(), Error> {
 pub struct Relay {
     /// What its workers were given.
     context: Context,
+    /// Who is told of flows.
+    observer: Arc<Observer>,
     commands: Arc<Commands>,
     reloader: Arc<Reloader>,
     monitor: Monitor,
@@ -209,7 +209,7 @@ impl Relay {
         let replaces = intercepts && office.is_none();
         // The one that is to be replaced still has them.
         let windows = if replaces { None } else { Some(Windows::open(&config)?) };
-        let observer = Observer::open(&config, privileges)?;
+        let observer = Arc::new(Observer::open(&config, count, privileges)?);
         let mut way = if intercepts { load(&config, count)? } else { Way::Foreign };
         if replaces && !matches!(&way, Way::Bpf(steered) if steered.is_adopted()) {
             return Err(InterceptionError::NotReplaceable.into());
@@ -233,9 +233,9 @@ impl Relay {
         warn_of_flows(&config, descriptors);
         let context = Context {
             workers: Arc::new(Workers::new(count).map_err(system("workers"))?),
-            statistics: Arc::new(Statistics::new(count)),
+            counters: (0..count).map(|_| Counters::default()).collect(),
             admission: Arc::new(Admission::new(descriptors.limits(&config))),
-            observer: Arc::new(observer),
+            observer: observer.clone(),
             descriptors,
             epoch: Epoch::now(),
             place,
@@ -275,8 +275,8 @@ impl Relay {
         let monitor = Monitor(Arc::new(View {
             settings: context.settings.clone(),
             workers: context.workers.clone(),
-            statistics: context.statistics.clone(),
-            observer: context.observer.clone(),
+            counters: context.counters.clone(),
+            observer: observer.clone(),
             commands: commands.clone(),
             reloader: reloader.clone(),
             descriptors,
@@ -292,6 +292,7 @@ impl Relay {
         }));
         let mut relay = Relay {
             context,
+            observer,
             commands,
             reloader,
             monitor,
@@ -329,7 +330,7 @@ impl Relay {
             relay.names = Some(names.map_err(system("threads"))?);
         }
         let windows = windows.map_or_else(|| Windows::open(config), Ok);
-        match windows.and_then(|windows| windows.serve(relay.monitor(), privileges)) {
+        match windows.and_then(|windows| windows.serve(relay.monitor.0.clone(), privileges)) {
             Ok(served) => relay.served = served,
             // It has others' connections already.
             Err(error) if replaces => tracing::error!(%error, "nobody can look in"),
@@ -346,9 +347,8 @@ impl Relay {
         let decide = decider.map(|decider| decider.run(self.privileges)).transpose();
         let (ended, thread) = decide.map_err(system)?.unzip();
         self.decide = thread;
-        let Context { statistics, observer, epoch, .. } = self.context.clone();
+        let (observer, epoch) = (self.observer.clone(), self.context.epoch);
         let take = move |record: &FlowRecord| {
-            statistics.record(record);
             observer.passed(record, &epoch);
             if let Some(ended) = &ended {
                 ended.add(record);
@@ -425,7 +425,7 @@ impl Relay {
         self.held = None;
         self.names = None;
         self.way = Way::Foreign;
-        if let Some(flow_log) = &self.context.observer.flow_log {
+        if let Some(flow_log) = self.observer.flow_log() {
             flow_log.close();
         }
         let done = self.monitor.snapshot();

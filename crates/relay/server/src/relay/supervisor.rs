@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use midspan_interception::{InterceptionError, Steered, steering_policy};
 use midspan_sys::changes::Changes;
+use midspan_telemetry::Served;
 use midspan_threads::Background;
 use midspan_threads::wake::lower;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,7 +19,6 @@ use super::{Error, Relay, Way, begin_to_inject};
 use crate::command::{Command, Reply};
 use crate::counters::Snapshot;
 use crate::held;
-use crate::observe::Served;
 use crate::phase::Phase;
 use crate::reload;
 use crate::settings::Settings;
@@ -111,7 +111,7 @@ impl Relay {
     /// Has the configuration read again, and the flow log's file opened anew.
     fn reload(&self, reply: Option<Reply>) {
         notify_reloading();
-        if let Some(flow_log) = &self.context.observer.flow_log {
+        if let Some(flow_log) = self.observer.flow_log() {
             flow_log.reopen();
         }
         reload::begin(&self.reloader, &self.context.settings, &self.commands, reply);

@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use midspan_observe::LegStats;
+use midspan_sockets::leg_stats;
 use midspan_split::{Entry, Key, Leg, PerLeg, Slab};
 use tokio::sync::oneshot;
 
 use super::host::LiveHost;
-use crate::flow::totals;
-use crate::observe::leg;
-use crate::questions::{Ask, Brief, Questions};
+use crate::questions::{Ask, Questions, Scanned};
 
 /// Slots that are looked through before other work goes on: some microseconds.
 const SCAN: usize = 512;
@@ -23,7 +22,7 @@ pub(crate) struct Asked(VecDeque<Job>);
 
 #[derive(Debug)]
 enum Job {
-    Scan { next: usize, found: Vec<Brief>, reply: oneshot::Sender<Vec<Brief>> },
+    Scan { next: usize, found: Vec<Scanned>, reply: oneshot::Sender<Vec<Scanned>> },
     Detail { keys: Vec<Key>, found: Vec<PerLeg<Option<LegStats>>>, reply: Reply },
 }
 
@@ -49,10 +48,10 @@ impl Asked {
         let is_done = match &mut job {
             Job::Scan { next, found, .. } => {
                 let (part, rest) = flows.part(*next, SCAN);
-                found.extend(part.map(|(key, flow)| Brief {
+                found.extend(part.map(|(key, flow)| Scanned {
                     key,
                     story: *flow.host().story(),
-                    totals: totals(flow.flow()),
+                    totals: flow.flow().totals(),
                     seen,
                 }));
                 *next = rest.unwrap_or_default();
@@ -61,7 +60,7 @@ impl Asked {
             Job::Detail { keys, found, .. } => {
                 for key in &keys[found.len()..keys.len().min(found.len() + DETAIL)] {
                     let flow = flows.get(*key);
-                    let of = |leg| leg::stats(flow?.host().fd(leg), true);
+                    let of = |leg| leg_stats(flow?.host().fd(leg), true);
                     found.push(PerLeg { client: of(Leg::Client), server: of(Leg::Server) });
                 }
                 found.len() == keys.len()

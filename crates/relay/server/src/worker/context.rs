@@ -7,12 +7,12 @@ use midspan_interception::{Injector, Probes};
 use midspan_sockets::Place;
 use midspan_split::Admission;
 use midspan_steer::FirstWindow;
+use midspan_sys::clock::Epoch;
 
-use crate::clock::Epoch;
+use crate::counters::Counters;
 use crate::descriptors::Descriptors;
-use crate::observe::observer::Observer;
+use crate::flow_observer::FlowObserver;
 use crate::settings::WatchedSettings;
-use crate::statistics::Statistics;
 use crate::workers::Workers;
 
 /// What every worker is given.
@@ -20,10 +20,11 @@ use crate::workers::Workers;
 pub(crate) struct Context {
     pub(crate) settings: Arc<WatchedSettings>,
     pub(crate) workers: Arc<Workers>,
-    pub(crate) statistics: Arc<Statistics>,
+    /// What each worker has counted.
+    pub(crate) counters: Arc<[Counters]>,
     pub(crate) admission: Arc<Admission<IpAddr>>,
     /// Who is told of flows.
-    pub(crate) observer: Arc<Observer>,
+    pub(crate) observer: Arc<dyn FlowObserver>,
     pub(crate) descriptors: Descriptors,
     pub(crate) epoch: Epoch,
     /// Where the workers listen.
@@ -39,7 +40,7 @@ pub(crate) struct Context {
 impl Context {
     /// Flows that a worker has, or is about to.
     pub(super) fn flows(&self, worker: usize) -> u64 {
-        let active = self.statistics.workers[worker].counters.active.get();
+        let active = self.counters[worker].active.get();
         active + self.workers.handles[worker].inbox.len() as u64
     }
 }

@@ -17,12 +17,11 @@ use midspan_sys::ring::Outgoing;
 use super::context::Context;
 use super::watch;
 use crate::counters::Counters;
-use crate::flow::{Beginning, LiveFlow, Means, Story, totals};
+use crate::flow::{Beginning, LiveFlow, Means, Story};
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::slot::HeldSlot;
-use crate::statistics::WorkerStatistics;
 use crate::workers::WorkerHandle;
 
 /// What one worker's flows are carried out with.
@@ -51,12 +50,8 @@ impl LiveHost {
         &self.context.workers.handles[self.index]
     }
 
-    pub(super) fn statistics(&self) -> &WorkerStatistics {
-        &self.context.statistics.workers[self.index]
-    }
-
     pub(super) fn counters(&self) -> &Counters {
-        &self.statistics().counters
+        &self.context.counters[self.index]
     }
 
     /// Shows how much is lent.
@@ -96,7 +91,7 @@ impl Host for LiveHost {
             key,
             pool: &mut self.pool,
             outbox: &mut self.outbox,
-            counters: &self.context.statistics.workers[self.index].counters,
+            counters: &self.context.counters[self.index],
             beginning: Beginning {
                 now: self.context.epoch.time(self.now),
                 windows: self.windows,
@@ -194,14 +189,7 @@ impl Host for LiveHost {
         {
             slot.distrust(flow.story().server);
         }
-        self.context.observer.ended(
-            &self.statistics().measures,
-            self.index,
-            &flow,
-            totals(decided),
-            cause,
-            self.now,
-        );
+        self.context.observer.ended(self.index, &flow, decided.totals(), cause, self.now);
         flow.release(decided, &mut self.pool);
         self.counters().buffered.set(self.pool.used());
         self.counters().active.set(left as u64);

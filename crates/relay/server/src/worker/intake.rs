@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use midspan_interception::is_probe;
+use midspan_observe::Count;
 use midspan_observe::subscriber;
 use midspan_sockets::{self as sockets, Family, NotAccepted, Opening, Place};
 use midspan_split::proxy_protocol::Ends;
@@ -17,8 +18,8 @@ use rustix::io::Errno;
 use super::connect::ServerLeg;
 use super::deferred_accept::acknowledge;
 use super::host::LiveHost;
-use super::{EventLoop, LISTENERS, read_ahead};
-use crate::counters::{Count, Counters};
+use super::{Context, EventLoop, LISTENERS, read_ahead};
+use crate::counters::Counters;
 use crate::flow::Story;
 use crate::forward::Forward;
 use crate::frontend::{Accepted, Frontend};
@@ -219,12 +220,8 @@ impl EventLoop {
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
                 self.host.counters().connect_failed.add(1);
-                self.host.context.observer.not_started(
-                    &self.host.statistics().measures,
-                    self.host.index,
-                    &story,
-                    self.host.now,
-                );
+                let Context { observer, .. } = &self.host.context;
+                observer.not_started(self.host.index, &story, self.host.now);
                 self.host.counters().active.set(self.flows.flows().len() as u64);
             }
         }

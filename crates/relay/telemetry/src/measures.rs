@@ -1,9 +1,7 @@
 //! What a worker measures of flows that have ended.
 
-use midspan_observe::{Histogram, LegStats, RATE, SHARE, TIME};
+use midspan_observe::{Count, Histogram, LegStats, RATE, SHARE, TIME};
 use midspan_split::PerLeg;
-
-use crate::counters::Count;
 
 /// One worker's measurements.
 #[derive(Debug)]

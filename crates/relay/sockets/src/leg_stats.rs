@@ -7,7 +7,7 @@ use midspan_sys::socket;
 
 /// Asks the kernel; `by_name` for the congestion control's name too, which is one more call. None if it
 /// does not say.
-pub(crate) fn stats(fd: &OwnedFd, by_name: bool) -> Option<LegStats> {
+pub fn leg_stats(fd: &OwnedFd, by_name: bool) -> Option<LegStats> {
     let info = socket::tcp_info(fd).ok()?;
     let name = if by_name { socket::congestion_control(fd).ok() } else { None };
     Some(LegStats {

@@ -9,14 +9,17 @@ use rustix::process::geteuid;
 
 /// A socket's name in the file system. Dropping this removes it, unless it is another's by now.
 #[derive(Debug)]
-pub(crate) struct Name {
+pub struct Name {
     path: PathBuf,
     inode: (u64, u64),
 }
 
 impl Name {
     /// That of the socket that is there.
-    pub(crate) fn of(path: &Path) -> io::Result<Name> {
+    ///
+    /// # Errors
+    /// When there is none, or it may not be looked at.
+    pub fn of(path: &Path) -> io::Result<Name> {
         Ok(Name { inode: inode(path)?, path: path.to_owned() })
     }
 }
@@ -33,7 +36,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
     fs::symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Whether this user may tell a relay what to do: root, and the relay's own.
-pub(crate) fn is_trusted(user: u32) -> bool {
+/// Whether this user may tell this process what to do: root, and the process's own.
+pub fn is_trusted(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }

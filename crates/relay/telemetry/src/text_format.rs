@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// The same numbers as OpenMetrics has them. There a counter's name is without the `_total` of its samples, an info is a
 /// type of its own, units and the end are told; here names are those of the samples, and there are neither infos, nor
 /// units, nor an end.
-pub(super) fn from_open_metrics(page: &str) -> String {
+pub(crate) fn from_open_metrics(page: &str) -> String {
     let mut text = String::with_capacity(page.len());
     // It comes before the type, which says what it is about.
     let mut help = "";

@@ -9,15 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use midspan_observe::admin::{Answer, Counters, Request, Status};
+use midspan_sys::unix::{self, Name};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::roll::{Gone, Roll};
-use crate::command::Command;
-use crate::monitor::Monitor;
-use crate::phase::Phase;
-use crate::unix::{self, Name};
+use crate::roll::Roll;
+use crate::source::{Gone, Source};
 
 /// Connections at one time; others wait.
 const CONNECTIONS: usize = 8;
@@ -31,14 +29,14 @@ const REQUEST: u64 = 4096;
 
 /// The socket, with its name in the file system, which goes with it.
 #[derive(Debug)]
-pub(super) struct AdminSocket {
-    pub(super) listener: UnixListener,
-    pub(super) name: Name,
+pub(crate) struct AdminSocket {
+    pub(crate) listener: UnixListener,
+    pub(crate) name: Name,
 }
 
 impl AdminSocket {
     /// Takes the place of a socket that nobody answers at. Only this user may use it.
-    pub(super) fn open(path: &Path) -> io::Result<AdminSocket> {
+    pub(crate) fn open(path: &Path) -> io::Result<AdminSocket> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another program answers there"));
         }
@@ -65,15 +63,15 @@ impl AdminSocket {
 }
 
 /// Answers for as long as it is polled.
-pub(super) async fn serve(listener: tokio::net::UnixListener, monitor: Monitor) {
+pub(crate) async fn serve(listener: tokio::net::UnixListener, source: Arc<dyn Source>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let monitor = monitor.clone();
+                let source = source.clone();
                 tokio::spawn(async move {
-                    if let Err(error) = converse(stream, monitor).await {
+                    if let Err(error) = converse(stream, source).await {
                         tracing::debug!(%error, "an admin connection ended");
                     }
                     drop(place);
@@ -87,7 +85,7 @@ pub(super) async fn serve(listener: tokio::net::UnixListener, monitor: Monitor) 
     }
 }
 
-async fn converse(mut stream: tokio::net::UnixStream, monitor: Monitor) -> io::Result<()> {
+async fn converse(mut stream: tokio::net::UnixStream, source: Arc<dyn Source>) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     let (read, mut write) = stream.split();
     if !unix::is_trusted(peer) {
@@ -109,7 +107,7 @@ async fn converse(mut stream: tokio::net::UnixStream, monitor: Monitor) -> io::R
             _ if !is_whole => {
                 Answer::Error(format!("a request must be a line of at most {REQUEST} bytes"))
             }
-            Ok(request) => match timeout(PATIENCE, answer(request, &monitor, &mut roll)).await {
+            Ok(request) => match timeout(PATIENCE, answer(request, &*source, &mut roll)).await {
                 Ok(answer) => answer,
                 Err(_) => Answer::Error("the relay does not answer".into()),
             },
@@ -128,70 +126,63 @@ fn line(answer: &Answer) -> Vec<u8> {
     line
 }
 
-async fn answer(request: Request, monitor: &Monitor, roll: &mut Roll) -> Answer {
+async fn answer(request: Request, source: &dyn Source, roll: &mut Roll) -> Answer {
     match request {
-        Request::Status => Answer::Status(status(monitor)),
-        Request::Counters => Answer::Counters(counters(monitor)),
-        Request::Flows { order, most } => match roll.call(monitor, order, most).await {
+        Request::Status => Answer::Status(status(source)),
+        Request::Counters => Answer::Counters(counters(source)),
+        Request::Flows { order, most } => match roll.call(source, order, most).await {
             Ok(flows) => Answer::Flows(flows),
             Err(Gone) => Answer::Error("a worker has ended".into()),
         },
-        Request::Decisions => match &monitor.0.board {
+        Request::Decisions => match source.board() {
             Some(board) => Answer::Decisions(board.decisions()),
             None => Answer::Error(
                 "nothing is decided: there is no [decide] in the configuration".into(),
             ),
         },
-        Request::Drain => command(monitor, Command::Drain).await,
-        Request::Reload => command(monitor, Command::Reload).await,
-        Request::Log { level } => match monitor.set_log_level(&level) {
+        Request::Drain => done(source.drain().await),
+        Request::Reload => done(source.reload().await),
+        Request::Log { level } => match source.set_log_level(&level) {
             Ok(()) => Answer::Done(format!("logging `{level}`")),
             Err(said) => Answer::Error(said),
         },
     }
 }
 
-async fn command(
-    monitor: &Monitor,
-    command: fn(oneshot::Sender<Result<String, String>>) -> Command,
-) -> Answer {
-    let (reply, done) = oneshot::channel();
-    monitor.0.commands.give(command(reply));
-    match done.await {
+/// What came of what the relay was told to do.
+fn done(outcome: Result<Result<String, String>, Gone>) -> Answer {
+    match outcome {
         Ok(Ok(said)) => Answer::Done(said),
         Ok(Err(said)) => Answer::Error(said),
-        Err(_) => Answer::Error("the relay is ending".into()),
+        Err(Gone) => Answer::Error("the relay is ending".into()),
     }
 }
 
-fn status(monitor: &Monitor) -> Status {
-    let view = &monitor.0;
-    let counts = monitor.snapshot();
+fn status(source: &dyn Source) -> Status {
+    let count = |name| {
+        let counters = source.counters();
+        counters.iter().find(|counter| counter.name == name).map_or(0, |counter| counter.value)
+    };
     Status {
         version: env!("CARGO_PKG_VERSION").into(),
         pid: std::process::id(),
-        phase: match view.workers.phase() {
-            Phase::Run => "running",
-            Phase::Drain => "draining",
-            Phase::Retire => "replaced",
-            Phase::Stop => "stopping",
-        }
-        .into(),
-        steered_by: view.steered_by.into(),
-        uptime_s: view.epoch.instant.elapsed().as_secs_f64(),
-        heartbeat_age_s: view.workers.heartbeat_ages().map(|age| age.as_secs_f64()).collect(),
-        flows: counts.active,
-        flow_limit: monitor.flow_limit(),
-        buffered: counts.buffered,
+        phase: source.phase().into(),
+        steered_by: source.steered_by().into(),
+        uptime_s: source.started().instant.elapsed().as_secs_f64(),
+        heartbeat_age_s: source.heartbeat_ages().iter().map(Duration::as_secs_f64).collect(),
+        flows: count("active"),
+        flow_limit: source.flow_limit(),
+        buffered: count("buffered"),
     }
 }
 
-fn counters(monitor: &Monitor) -> Counters {
-    let named = |(name, count): (&str, u64)| (name.to_owned(), count);
+fn counters(source: &dyn Source) -> Counters {
+    let named = |name: &str, count: u64| (name.to_owned(), count);
+    let all = source.counters();
     Counters {
-        counters: monitor.snapshot().entries().map(named).collect(),
-        verdicts: monitor.verdicts().map(|counts| {
-            counts.entries().map(|(verdict, count)| named((verdict.label(), count))).collect()
+        counters: all.iter().map(|counter| named(counter.name, counter.value)).collect(),
+        verdicts: source.verdicts().map(|counts| {
+            counts.entries().map(|(verdict, count)| named(verdict.label(), count)).collect()
         }),
     }
 }

@@ -14,7 +14,7 @@ use midspan_config::FlowLogConfig;
 use midspan_observe::Entry;
 use midspan_threads::Privileges;
 
-use super::error::ObserveError;
+use crate::error::ObserveError;
 
 /// Entries that wait to be written, at most.
 const QUEUE: usize = 4096;
@@ -23,7 +23,7 @@ const COLLECT: Duration = Duration::from_millis(50);
 
 /// Where entries are handed over to be written. Nobody waits for it.
 #[derive(Debug)]
-pub(crate) struct FlowLog {
+pub struct FlowLog {
     queue: SyncSender<Message>,
     state: Arc<State>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -45,6 +45,7 @@ enum Message {
 }
 
 impl FlowLog {
+    /// Opens the file, and begins to write to it in a thread that keeps these privileges.
     pub(crate) fn open(
         config: &FlowLogConfig,
         privileges: Privileges,
@@ -76,7 +77,7 @@ impl FlowLog {
     }
 
     /// Has the file opened anew by its name, after what was added before.
-    pub(crate) fn reopen(&self) {
+    pub fn reopen(&self) {
         self.state.reopen.store(true, Ordering::Release);
         // A full queue wakes the writer as well.
         let _ = self.queue.try_send(Message::Wake);
@@ -93,7 +94,7 @@ impl FlowLog {
     }
 
     /// Writes what was added so far, and ends.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && self.queue.send(Message::End).is_ok()

@@ -1,41 +1,31 @@
-//! What is told of the relay to who looks at it from outside: metrics, the flow log, the admin socket.
-//!
-//! Workers count, and hand over what they know of a flow when it ends. All else is done by threads
-//! of this module's own, which workers never wait for.
-
-mod admin;
-mod error;
-mod flow_log;
-mod http;
-pub(crate) mod leg;
-pub(crate) mod measures;
-mod metrics;
-mod naming;
-pub(crate) mod observer;
-mod roll;
-mod text_format;
+//! The places where the relay is looked at from outside.
 
 use std::net::TcpListener;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use midspan_config::Config;
 use midspan_threads::Privileges;
 use tokio::sync::oneshot;
 
-use self::admin::AdminSocket;
-pub use self::error::ObserveError;
-use crate::monitor::Monitor;
+use crate::admin::{self, AdminSocket};
+use crate::error::ObserveError;
+use crate::http;
+use crate::source::Source;
 
 /// Where the relay is looked at from outside: places taken, nothing answered yet.
 #[derive(Debug, Default)]
-pub(crate) struct Windows {
+pub struct Windows {
     metrics: Option<TcpListener>,
     admin: Option<AdminSocket>,
 }
 
 impl Windows {
     /// Takes the places that are configured.
-    pub(crate) fn open(config: &Config) -> Result<Windows, ObserveError> {
+    ///
+    /// # Errors
+    /// The first that cannot be had.
+    pub fn open(config: &Config) -> Result<Windows, ObserveError> {
         let mut windows = Windows::default();
         if let Some(metrics) = &config.metrics {
             let at = metrics.listen;
@@ -54,10 +44,13 @@ impl Windows {
         Ok(windows)
     }
 
-    /// Begins to answer, in a thread of its own.
-    pub(crate) fn serve(
+    /// Begins to answer, in a thread of its own, which keeps these privileges.
+    ///
+    /// # Errors
+    /// When the system has no thread or descriptor left.
+    pub fn serve(
         self,
-        monitor: Monitor,
+        source: Arc<dyn Source>,
         privileges: Privileges,
     ) -> Result<Served, ObserveError> {
         if self.metrics.is_none() && self.admin.is_none() {
@@ -77,12 +70,12 @@ impl Windows {
         };
         let serve = async move {
             if let Some(listener) = metrics {
-                tokio::spawn(http::serve(listener, monitor.clone()));
+                tokio::spawn(http::serve(listener, source.clone()));
             }
             let mut _name = None;
             if let Some((listener, name)) = admin {
                 _name = Some(name);
-                tokio::spawn(admin::serve(listener, monitor));
+                tokio::spawn(admin::serve(listener, source));
             }
             // Dropping the other end says it as well.
             let _ = stopped.await;
@@ -97,7 +90,7 @@ impl Windows {
 
 /// Answers to who looks from outside. Dropping this ends it.
 #[derive(Debug, Default)]
-pub(crate) struct Served(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
+pub struct Served(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
 
 impl Drop for Served {
     fn drop(&mut self) {

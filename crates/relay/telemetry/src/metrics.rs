@@ -1,7 +1,8 @@
 //! The relay's numbers as OpenMetrics text.
 
 use std::fmt;
-use std::time::UNIX_EPOCH;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use midspan_observe::{Distribution, Histogram};
 use midspan_split::Leg;
@@ -13,21 +14,21 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::measures::LegMeasures;
-use crate::monitor::Monitor;
+use crate::measures::LegMeasures;
 use crate::passed::{PassedSnapshot, SIZES, Treatment};
+use crate::source::{Counter, Source};
 
 /// Whatever is known now, as text.
-pub(crate) fn expose(monitor: &Monitor) -> Result<String, fmt::Error> {
+pub(crate) fn expose(source: &Arc<dyn Source>) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Numbers(monitor.clone())));
+    registry.register_collector(Box::new(Numbers(source.clone())));
     let mut text = String::with_capacity(32 << 10);
     text::encode(&mut text, &registry)?;
     Ok(text)
 }
 
 #[derive(Debug)]
-struct Numbers(Monitor);
+struct Numbers(Arc<dyn Source>);
 
 impl Collector for Numbers {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -43,13 +44,17 @@ impl Collector for Numbers {
 }
 
 impl Numbers {
+    /// When the relay started, as Unix time in seconds.
+    fn started(&self) -> f64 {
+        unix(self.0.started().wall)
+    }
+
     fn program(&self, page: &mut Page<'_>) -> fmt::Result {
-        let view = &self.0.0;
         let labels = [("version", env!("CARGO_PKG_VERSION"))];
         page.0
             .encode_descriptor("midspan_build", "The program that runs", None, MetricType::Info)?
             .encode_info(&labels)?;
-        let start = view.epoch.unix();
+        let start = self.started();
         let seconds = Some(Unit::Seconds);
         page.family(
             "midspan_relay_start_time",
@@ -57,7 +62,7 @@ impl Numbers {
             seconds.clone(),
             &[Sample::bare(ConstGauge::new(start))],
         )?;
-        let ages = view.workers.heartbeat_ages().enumerate().map(|(worker, age)| {
+        let ages = self.0.heartbeat_ages().into_iter().enumerate().map(|(worker, age)| {
             Sample::of("worker", &worker.to_string(), ConstGauge::new(age.as_secs_f64()))
         });
         page.family(
@@ -98,13 +103,13 @@ impl Numbers {
             let most = [Sample::bare(ConstGauge::new(most as i64))];
             page.family("process_max_fds", "Most open file descriptors", None, &most)?;
         }
-        let start = [Sample::bare(ConstGauge::new(self.0.0.epoch.unix()))];
+        let start = [Sample::bare(ConstGauge::new(self.started()))];
         page.family("process_start_time", "When the process started", seconds(), &start)
     }
 
     /// How the configuration was read last, if it was read again.
     fn reloads(&self, page: &mut Page<'_>) -> fmt::Result {
-        let reload = self.0.0.reloader.last();
+        let reload = self.0.last_reload();
         let succeeded =
             [Sample::bare(ConstGauge::new(i64::from(reload.is_none_or(|last| last.succeeded))))];
         page.family(
@@ -113,8 +118,8 @@ impl Numbers {
             None,
             &succeeded,
         )?;
-        let at = reload.and_then(|last| last.success).unwrap_or(self.0.0.epoch.wall);
-        let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let at = reload.and_then(|last| last.success).unwrap_or(self.0.started().wall);
+        let at = unix(at);
         page.family(
             "midspan_relay_config_last_reload_success_timestamp",
             "When the configuration was last read and taken",
@@ -126,7 +131,7 @@ impl Numbers {
     /// Those of one family follow each other, as the format wants it.
     fn counters(&self, page: &mut Page<'_>) -> fmt::Result {
         let mut families: Vec<(Family, Vec<Sample<u64>>)> = Vec::new();
-        for (name, help, value) in self.0.snapshot().described() {
+        for Counter { name, help, value } in self.0.counters() {
             let (family, label) = Family::of(name, help);
             let labels = label.iter().map(|&(key, value)| (key, value.to_owned())).collect();
             let sample = Sample { labels, value };
@@ -135,7 +140,7 @@ impl Numbers {
                 None => families.push((family, vec![sample])),
             }
         }
-        if let Some(log) = &shared_log(&self.0) {
+        if let Some(log) = &flow_log(&*self.0) {
             families.extend(
                 log.iter().copied().map(|(name, help, value)| {
                     (Family::of(name, help).0, vec![Sample::bare(value)])
@@ -172,7 +177,7 @@ impl Numbers {
     }
 
     fn ended_flows(&self, page: &mut Page<'_>) -> fmt::Result {
-        let workers = || self.0.0.statistics.workers.iter().map(|worker| &worker.measures);
+        let workers = || self.0.observer().measures.iter();
         let legs = |of: fn(&LegMeasures) -> &Histogram| {
             Leg::BOTH
                 .map(|leg| Sample::of_leg(leg, Total::of(workers().map(|one| of(&one.legs[leg])))))
@@ -250,7 +255,7 @@ impl Numbers {
 
     /// What was decided by what was learned.
     fn decisions(&self, page: &mut Page<'_>) -> fmt::Result {
-        let Some(board) = &self.0.0.board else { return Ok(()) };
+        let Some(board) = self.0.board() else { return Ok(()) };
         let units = board.units().into_iter().map(|units| Sample {
             labels: vec![("level", units.level.into()), ("because", units.because.into())],
             value: ConstGauge::new(units.count as i64),
@@ -295,13 +300,14 @@ impl Numbers {
     fn passed(&self, page: &mut Page<'_>) -> fmt::Result {
         let counts = |of: fn(&PassedSnapshot) -> u64| {
             Treatment::ALL.map(|treatment| {
-                let count = ConstCounter::new(of(&self.0.passed(treatment)));
+                let count =
+                    ConstCounter::new(of(&self.0.observer().passed_of(treatment).snapshot()));
                 Sample::of("treatment", treatment.label(), count)
             })
         };
         let seconds = |of: fn(&PassedSnapshot) -> u64| {
             Treatment::ALL.map(|treatment| {
-                let busy = of(&self.0.passed(treatment)) as f64 / 1e9;
+                let busy = of(&self.0.observer().passed_of(treatment).snapshot()) as f64 / 1e9;
                 Sample::of("treatment", treatment.label(), ConstCounter::new(busy))
             })
         };
@@ -327,7 +333,7 @@ impl Numbers {
             &seconds(|passed| passed.busy_down_ns),
         )?;
         let completions = Treatment::ALL.map(|treatment| {
-            let of_size = self.0.completions(treatment).iter().zip(SIZES);
+            let of_size = self.0.observer().passed_of(treatment).completions().iter().zip(SIZES);
             of_size.map(move |(times, (size, _))| Sample {
                 labels: vec![("treatment", treatment.label().into()), ("size", size.into())],
                 value: Total::of(std::iter::once(times)),
@@ -342,8 +348,12 @@ impl Numbers {
     }
 }
 
-fn shared_log(monitor: &Monitor) -> Option<[(&'static str, &'static str, u64); 2]> {
-    let log = monitor.0.observer.flow_log.as_ref()?;
+fn unix(at: SystemTime) -> f64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+fn flow_log(source: &dyn Source) -> Option<[(&'static str, &'static str, u64); 2]> {
+    let log = source.observer().flow_log.as_ref()?;
     Some([
         ("flow_log_entries", "Entries written to the flow log", log.written()),
         ("flow_log_lost", "Entries that the flow log has lost", log.lost()),
@@ -494,12 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_counted_is_told() {
-        let counts = crate::counters::Snapshot::default();
-        for (name, help, _) in counts.described() {
-            let (family, _) = Family::of(name, help);
-            assert!(!help.is_empty() && !family.help.contains('\n'), "{name}");
-        }
+    fn what_has_no_family_is_one_of_its_own() {
         assert_eq!(Family::of("urgent", "Legs").0.name, "urgent");
         assert!(Family::of("active", "").0.is_gauge && Family::of("buffered", "").0.is_bytes);
     }

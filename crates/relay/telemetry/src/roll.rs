@@ -9,35 +9,29 @@ use midspan_observe::LegStats;
 use midspan_observe::admin::{Assisted, Flow, Flows, MOST_FLOWS, Order};
 use midspan_split::{Key, PerLeg};
 use midspan_sys::clock::monotonic;
-use midspan_threads::wake::raise;
 use midspan_units::{Span, Time};
-use tokio::sync::oneshot;
 
-use crate::monitor::Monitor;
-use crate::questions::{Ask, Brief};
+use crate::source::{Brief, Gone, Source};
 
 /// What one connection to the admin socket has seen of flows, to tell what has moved since.
 #[derive(Debug, Default)]
-pub(super) struct Roll {
+pub(crate) struct Roll {
     /// Bytes each way, and when that was.
     seen: HashMap<(usize, Key), (u64, u64, Instant)>,
 }
 
-/// A worker has ended.
-pub(super) struct Gone;
-
 impl Roll {
-    pub(super) async fn call(
+    pub(crate) async fn call(
         &mut self,
-        monitor: &Monitor,
+        source: &dyn Source,
         order: Order,
         most: usize,
     ) -> Result<Flows, Gone> {
-        let workers = monitor.0.workers.count();
+        let workers = source.workers();
         let mut all = Vec::new();
-        let asked: Vec<_> = (0..workers).map(|worker| ask(monitor, worker, Ask::Scan)).collect();
+        let asked: Vec<_> = (0..workers).map(|worker| source.flows(worker)).collect();
         for (worker, answer) in asked.into_iter().enumerate() {
-            all.extend(answer.await.map_err(|_| Gone)?.into_iter().map(|brief| (worker, brief)));
+            all.extend(answer.await?.into_iter().map(|brief| (worker, brief)));
         }
         let mut seen = HashMap::with_capacity(all.len());
         let mut flows: Vec<(Brief, Flow)> = Vec::with_capacity(all.len());
@@ -47,7 +41,7 @@ impl Roll {
             let up = brief.totals.client.received;
             let down = brief.totals.server.received;
             seen.insert(place, (up, down, brief.seen));
-            flows.push((brief, described(monitor, worker, &brief, rates)));
+            flows.push((brief, described(source, worker, &brief, rates)));
         }
         self.seen = seen;
         let open = flows.len();
@@ -57,8 +51,7 @@ impl Roll {
             let mut own: Vec<_> =
                 flows.iter_mut().filter(|(_, flow)| flow.worker == worker).collect();
             let keys = own.iter().map(|(brief, _)| brief.key).collect();
-            let legs =
-                ask(monitor, worker, |reply| Ask::Detail(keys, reply)).await.map_err(|_| Gone)?;
+            let legs = source.legs(worker, keys).await?;
             for ((_, flow), PerLeg { client, server }) in own.iter_mut().zip(legs) {
                 (flow.client_leg, flow.server_leg) = (client, server);
             }
@@ -75,8 +68,8 @@ fn say_what_assists(flows: &mut [(Brief, Flow)]) {
     };
     let ue = |brief: &Brief, flow: &Flow| -> Option<IpAddr> {
         match (assists(&flow.client_leg), assists(&flow.server_leg)) {
-            (true, _) => Some(brief.story.client.ip()),
-            (_, true) => Some(brief.story.server.ip()),
+            (true, _) => Some(brief.client.ip()),
+            (_, true) => Some(brief.server.ip()),
             _ => None,
         }
     };
@@ -97,21 +90,9 @@ fn say_what_assists(flows: &mut [(Brief, Flow)]) {
     }
 }
 
-fn ask<T>(
-    monitor: &Monitor,
-    worker: usize,
-    ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
-) -> oneshot::Receiver<T> {
-    let (reply, answer) = oneshot::channel();
-    let handle = &monitor.0.workers.handles[worker];
-    handle.questions.leave(ask(reply));
-    raise(&handle.wake);
-    answer
-}
-
 /// Bytes a second each way: since it was last seen, or since it began.
 fn rates(brief: &Brief, before: Option<&(u64, u64, Instant)>) -> (f64, f64) {
-    let (up, down, since) = before.copied().unwrap_or((0, 0, brief.story.start));
+    let (up, down, since) = before.copied().unwrap_or((0, 0, brief.start));
     let seconds = brief.seen.saturating_duration_since(since).as_secs_f64();
     // Two questions at once tell nothing of what moves.
     let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds.max(1e-3);
@@ -119,7 +100,7 @@ fn rates(brief: &Brief, before: Option<&(u64, u64, Instant)>) -> (f64, f64) {
 }
 
 fn described(
-    monitor: &Monitor,
+    source: &dyn Source,
     worker: usize,
     brief: &Brief,
     (rate_up, rate_down): (f64, f64),
@@ -127,10 +108,10 @@ fn described(
     let (client, server) = (brief.totals.client, brief.totals.server);
     Flow {
         worker,
-        client: monitor.0.observer.naming.of(brief.story.client),
-        server: brief.story.server,
-        age_s: brief.seen.saturating_duration_since(brief.story.start).as_secs_f64(),
-        connected: brief.story.connected.is_some(),
+        client: source.observer().naming.of(brief.client),
+        server: brief.server,
+        age_s: brief.seen.saturating_duration_since(brief.start).as_secs_f64(),
+        connected: brief.connected,
         bytes_up: client.received,
         bytes_down: server.received,
         rate_up,

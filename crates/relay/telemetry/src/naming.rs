@@ -8,9 +8,10 @@ use std::path::Path;
 use midspan_config::{AddressesKind, LogConfig};
 use midspan_observe::{Naming, PseudonymKey};
 
-use super::error::ObserveError;
+use crate::error::ObserveError;
 
-pub(super) fn of(config: &LogConfig) -> Result<Naming, ObserveError> {
+/// As it is configured.
+pub(crate) fn of(config: &LogConfig) -> Result<Naming, ObserveError> {
     if config.addresses == AddressesKind::Plain {
         return Ok(Naming::Plain);
     }

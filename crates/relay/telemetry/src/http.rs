@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -15,8 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::{metrics, text_format};
-use crate::monitor::Monitor;
+use crate::source::Source;
+use crate::{metrics, text_format};
 
 /// Connections at one time. One more ends the oldest: who asks now must not wait for who keeps a place.
 const CONNECTIONS: usize = 16;
@@ -34,7 +35,7 @@ const FRONT: &str = "Midspan relay. Its metrics are at /metrics: OpenMetrics, or
                      alone. docs/metrics.md says what each means.\n";
 
 /// Answers for as long as it is polled.
-pub(super) async fn serve(listener: TcpListener, monitor: Monitor) {
+pub(crate) async fn serve(listener: TcpListener, source: Arc<dyn Source>) {
     let mut open: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(CONNECTIONS);
     loop {
         match listener.accept().await {
@@ -45,7 +46,7 @@ pub(super) async fn serve(listener: TcpListener, monitor: Monitor) {
                 {
                     oldest.abort();
                 }
-                open.push_back(tokio::spawn(answer(stream, monitor.clone())));
+                open.push_back(tokio::spawn(answer(stream, source.clone())));
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection for metrics failed");
@@ -55,9 +56,9 @@ pub(super) async fn serve(listener: TcpListener, monitor: Monitor) {
     }
 }
 
-async fn answer(stream: TcpStream, monitor: Monitor) {
+async fn answer(stream: TcpStream, source: Arc<dyn Source>) {
     let service = service_fn(move |request| {
-        let response = respond(&request, &monitor);
+        let response = respond(&request, &source);
         async { Ok::<_, Infallible>(response) }
     });
     let connection = http1::Builder::new()
@@ -70,7 +71,7 @@ async fn answer(stream: TcpStream, monitor: Monitor) {
     }
 }
 
-fn respond(request: &Request<Incoming>, monitor: &Monitor) -> Response<Full<Bytes>> {
+fn respond(request: &Request<Incoming>, source: &Arc<dyn Source>) -> Response<Full<Bytes>> {
     let plain = |status, text: &'static str| {
         let mut response = Response::new(Full::from(text));
         *response.status_mut() = status;
@@ -90,7 +91,7 @@ fn respond(request: &Request<Incoming>, monitor: &Monitor) -> Response<Full<Byte
     if !is_metrics {
         return plain(StatusCode::OK, FRONT);
     }
-    match metrics::expose(monitor) {
+    match metrics::expose(source) {
         Ok(text) => {
             let (text, kind) = match wants_text(request.headers()) {
                 true => (text_format::from_open_metrics(&text), TEXT),

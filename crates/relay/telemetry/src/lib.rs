@@ -1,0 +1,25 @@
+//! What is told of the relay to who looks at it from outside: metrics, the flow log, the admin socket.
+//!
+//! Workers count, and hand over what they know of a flow when it ends ([`Observer`]). All else is read from a [`Source`]
+//! by threads of this crate's own, which workers never wait for.
+
+mod admin;
+mod error;
+mod flow_log;
+mod http;
+mod measures;
+mod metrics;
+mod naming;
+mod observer;
+mod passed;
+mod roll;
+mod source;
+mod text_format;
+mod windows;
+
+pub use error::ObserveError;
+pub use flow_log::FlowLog;
+pub use observer::{EndedFlow, Observer};
+pub use passed::{PassedSnapshot, Treatment};
+pub use source::{Answer, Brief, Counter, Gone, LegStatistics, Reload, Source};
+pub use windows::{Served, Windows};
