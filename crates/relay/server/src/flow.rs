@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use std::vec::IntoIter;
 
+use midspan_forward::Forward;
 use midspan_observe::Count;
 use midspan_observe::FlowId;
 use midspan_split::{
@@ -20,7 +21,6 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, shutdown, sockopt};
 
 use crate::counters::Counters;
-use crate::forward::Forward;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
 use crate::store::{Store, failure};

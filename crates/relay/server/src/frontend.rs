@@ -5,9 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+use midspan_forward::Forward;
 use midspan_sockets::{Connection, Listener, NotAccepted, Opening, accept};
-
-use crate::forward::Forward;
 
 /// A listener of a worker.
 #[derive(Debug)]

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use midspan_forward::Forward;
 use midspan_split::proxy_protocol::{self, Ends, Header};
 use midspan_split::{Key, Waits};
 use midspan_units::{Span, Time};
@@ -12,7 +13,6 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
-use crate::forward::Forward;
 use crate::frontend::Accepted;
 
 /// How long a header may take. "At least 3 seconds to cover a TCP retransmit", says the protocol.

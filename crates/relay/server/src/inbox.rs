@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::forward::Forward;
+use midspan_forward::Forward;
+
 use crate::frontend::Accepted;
 
 /// A connection that was taken, and whom it is passed on to, if it is.

@@ -15,7 +15,6 @@ mod counters;
 mod descriptors;
 mod flow;
 mod flow_observer;
-mod forward;
 mod frontend;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -33,12 +32,9 @@ mod pool;
 mod questions;
 mod relay;
 mod reload;
-mod servers;
 mod settings;
 mod slot;
 mod store;
-mod succession;
-mod upgrade;
 mod watchdog;
 mod worker;
 mod workers;
@@ -48,13 +44,13 @@ pub use midspan_config::{
     ForwardConfig, Handshake, InterceptionKind, LegConfig, LimitsConfig, LogConfig, MetricsConfig,
     PolicyConfig, Ports, ProxyConfig, ProxyVersion, ReadAheadKind, To,
 };
+pub use midspan_forward::check_here;
 pub use midspan_interception::{Interception, InterceptionError};
 pub use midspan_steer::FirstWindow;
+pub use midspan_succession::{READY, runs_this_program, take_over};
 pub use midspan_telemetry::{ObserveError, PassedSnapshot, Treatment};
 
 pub use counters::Snapshot;
-pub use forward::check_here;
 pub use load::load;
 pub use monitor::Monitor;
 pub use relay::{Error, Relay, Start, prove_steering, run};
-pub use upgrade::{READY, runs_this_program, take_over};

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use midspan_config::{Config, Handshake};
+use midspan_forward as forward;
 use midspan_sockets as sockets;
 use midspan_telemetry::Reload;
 
 use crate::command::{Command, Commands, Reply};
-use crate::forward;
 use crate::hook::Hook;
 use crate::settings::{Settings, WatchedSettings};
 

@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use midspan_config::Config;
-
-use crate::forward::Forward;
+use midspan_forward::Forward;
 
 /// All of it, as a whole.
 #[derive(Debug)]

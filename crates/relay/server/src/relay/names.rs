@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use midspan_forward as forward;
 use midspan_threads::Privileges;
 
-use crate::forward;
 use crate::settings::WatchedSettings;
 
 /// How often names are asked for. The resolver does not tell for how long its answers hold.

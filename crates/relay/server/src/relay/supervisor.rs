@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use midspan_interception::{InterceptionError, Steered, steering_policy};
+use midspan_succession::{Office, Successor};
 use midspan_sys::changes::Changes;
 use midspan_telemetry::Served;
 use midspan_threads::Background;
@@ -22,7 +23,6 @@ use crate::held;
 use crate::phase::Phase;
 use crate::reload;
 use crate::settings::Settings;
-use crate::succession::{Office, Successor};
 use crate::watchdog::Watchdog;
 use crate::worker::Context;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use midspan_forward::Forward;
 use midspan_interception::is_probe;
 use midspan_observe::Count;
 use midspan_observe::subscriber;
@@ -21,7 +22,6 @@ use super::host::LiveHost;
 use super::{Context, EventLoop, LISTENERS, read_ahead};
 use crate::counters::Counters;
 use crate::flow::Story;
-use crate::forward::Forward;
 use crate::frontend::{Accepted, Frontend};
 use crate::greeting::Greeted;
 use crate::settings::Settings;

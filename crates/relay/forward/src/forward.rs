@@ -1,4 +1,4 @@
-//! Explicit mode while it runs: whom connections are passed on to, names resolved.
+//! A listener of explicit mode.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -12,13 +12,16 @@ use crate::servers::Servers;
 
 /// A [`ForwardConfig`], with names resolved.
 #[derive(Debug)]
-pub(crate) struct Forward {
-    pub(crate) listen: SocketAddr,
-    pub(crate) to: Servers,
+pub struct Forward {
+    /// Where connections to it are made.
+    pub listen: SocketAddr,
+    /// Whom they are passed on to.
+    pub to: Servers,
     allow: Vec<IpNet>,
     deny: Vec<IpNet>,
     proxies: Vec<IpNet>,
-    pub(crate) send: Option<ProxyVersion>,
+    /// In what version its servers are told of clients, if they are.
+    pub send: Option<ProxyVersion>,
 }
 
 /// Checks what depends on this host's addresses, and on those of names that have any.
@@ -34,7 +37,7 @@ pub fn check_here(config: &Config) -> Result<(), ConfigError> {
 ///
 /// # Errors
 /// The first name that has no address; and as [`check_here`].
-pub(crate) fn resolve(config: &Config) -> Result<Vec<Arc<Forward>>, ConfigError> {
+pub fn resolve(config: &Config) -> Result<Vec<Arc<Forward>>, ConfigError> {
     let mut forwards = Vec::with_capacity(config.forward.len());
     for forward in &config.forward {
         let resolved = Forward::of(forward).map_err(|error| {
@@ -49,7 +52,7 @@ pub(crate) fn resolve(config: &Config) -> Result<Vec<Arc<Forward>>, ConfigError>
 
 /// Has the listeners, which are those of this configuration, pass on to what their servers' names stand for now. A
 /// name without an answer, or by which one would be connected to itself, changes nothing.
-pub(crate) fn follow_names(config: &Config, forwards: &[Arc<Forward>]) {
+pub fn follow_names(config: &Config, forwards: &[Arc<Forward>]) {
     follow_names_by(config, forwards, addresses);
 }
 
@@ -95,17 +98,17 @@ impl Forward {
     }
 
     /// Whether its connections begin with a PROXY protocol header.
-    pub(crate) fn is_told(&self) -> bool {
+    pub fn is_told(&self) -> bool {
         !self.proxies.is_empty()
     }
 
     /// Whether this is a proxy that may tell whose connection it passes on.
-    pub(crate) fn trusts(&self, proxy: IpAddr) -> bool {
+    pub fn trusts(&self, proxy: IpAddr) -> bool {
         self.proxies.iter().any(|prefix| prefix.contains(&proxy))
     }
 
     /// Whether this client may connect.
-    pub(crate) fn takes(&self, client: IpAddr) -> bool {
+    pub fn takes(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         let is_among = |prefixes: &[IpNet]| prefixes.iter().any(|prefix| prefix.contains(&client));
         (self.allow.is_empty() || is_among(&self.allow)) && !is_among(&self.deny)

@@ -10,7 +10,7 @@ const REST: Duration = Duration::from_secs(10);
 
 /// Servers in order, in common to all workers.
 #[derive(Debug)]
-pub(crate) struct Servers(RwLock<Arc<[Arc<Server>]>>);
+pub struct Servers(RwLock<Arc<[Arc<Server>]>>);
 
 #[derive(Debug)]
 struct Server {
@@ -52,14 +52,14 @@ impl Servers {
     /// Whom to connect to: the first that is not left alone, or else the first. When a server's rest is over,
     /// it is given out once, and rests on unless that connection [comes about](Servers::answered): so others do
     /// not wait for it too.
-    pub(crate) fn first(&self, now: Instant) -> Option<SocketAddr> {
+    pub fn first(&self, now: Instant) -> Option<SocketAddr> {
         let all = self.now();
         let ready = all.iter().find(|server| server.is_ready(now) && server.is_claimed(now));
         ready.or(all.first()).map(|server| server.address)
     }
 
     /// Whom to connect to where that fails, in order: those last that are left alone.
-    pub(crate) fn others(&self, first: SocketAddr, now: Instant) -> Vec<SocketAddr> {
+    pub fn others(&self, first: SocketAddr, now: Instant) -> Vec<SocketAddr> {
         let all = self.now();
         let others = all.iter().filter(|server| server.address != first);
         let (ready, resting): (Vec<_>, Vec<_>) = others.partition(|server| server.is_ready(now));
@@ -67,7 +67,7 @@ impl Servers {
     }
 
     /// A server could not be connected to.
-    pub(crate) fn failed(&self, address: SocketAddr, now: Instant) {
+    pub fn failed(&self, address: SocketAddr, now: Instant) {
         for server in self.now().iter().filter(|server| server.address == address) {
             if server.rests.swap(server.rest(now), Ordering::Relaxed) == 0 {
                 tracing::debug!(server = %address, "it cannot be connected to; others are preferred for {REST:?}");
@@ -76,7 +76,7 @@ impl Servers {
     }
 
     /// A server was connected to.
-    pub(crate) fn answered(&self, address: SocketAddr) {
+    pub fn answered(&self, address: SocketAddr) {
         for server in self.now().iter().filter(|server| server.address == address) {
             if server.rests.load(Ordering::Relaxed) != 0 {
                 server.rests.store(0, Ordering::Relaxed);

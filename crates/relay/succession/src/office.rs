@@ -1,9 +1,4 @@
-//! One relay at a time takes the connections of a network namespace, and another may take its place
-//! while it drains.
-//!
-//! The one in office listens at a socket that is named after the namespace, in a folder where nobody else may
-//! write. Its successor, once new connections come to it, says `retire MARK` there; the old one leaves
-//! everything that they share, drains, and answers `retired`.
+//! Who is the relay of a network namespace.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -36,7 +31,7 @@ const COMPLAINT: Duration = Duration::from_secs(60);
 
 /// Being the relay of a network namespace.
 #[derive(Debug)]
-pub(crate) struct Office {
+pub struct Office {
     listener: UnixListener,
     refusals: Refusals,
     _name: Option<Name>,
@@ -44,7 +39,10 @@ pub(crate) struct Office {
 
 impl Office {
     /// Takes the office of the calling thread's namespace; `AddrInUse` if another relay has it.
-    pub(crate) fn take() -> io::Result<Office> {
+    ///
+    /// # Errors
+    /// That; or what the system says.
+    pub fn take() -> io::Result<Office> {
         match Office::take_in(Path::new(FOLDER)) {
             Err(error) if is_denied(&error) => {
                 tracing::info!(%error, "{FOLDER} is not used; an abstract socket is");
@@ -80,7 +78,10 @@ impl Office {
     }
 
     /// Takes it as soon as it is free.
-    pub(crate) fn take_soon() -> io::Result<Office> {
+    ///
+    /// # Errors
+    /// When it does not become free in time; or what the system says.
+    pub fn take_soon() -> io::Result<Office> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match Office::take() {
@@ -96,12 +97,12 @@ impl Office {
     }
 
     /// Readable when somebody comes.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
     /// Who has come to succeed; none if nobody has, or nobody who may.
-    pub(crate) fn successor(&mut self) -> Option<Successor> {
+    pub fn successor(&mut self) -> Option<Successor> {
         let (stream, _) = self.listener.accept().ok()?;
         match Successor::hear(stream) {
             Ok(successor) => successor,
@@ -136,10 +137,10 @@ impl Refusals {
 
 /// A relay that has taken over from this one.
 #[derive(Debug)]
-pub(crate) struct Successor {
+pub struct Successor {
     stream: UnixStream,
     /// Its firewall mark.
-    pub(crate) mark: u32,
+    pub mark: u32,
 }
 
 impl Successor {
@@ -159,7 +160,7 @@ impl Successor {
     }
 
     /// Says that it has the office for itself.
-    pub(crate) fn congratulate(mut self) {
+    pub fn congratulate(mut self) {
         // One that does not listen any more has the office all the same.
         let _ = self.stream.write_all(b"retired\n");
     }
@@ -169,7 +170,7 @@ impl Successor {
 ///
 /// # Errors
 /// When it does not answer, as one that hangs.
-pub(crate) fn retire_predecessor(mark: u32) -> io::Result<()> {
+pub fn retire_predecessor(mark: u32) -> io::Result<()> {
     let mut stream = match connect(&SockAddr::unix(socket_in(Path::new(FOLDER))?)?) {
         Err(error) if is_denied(&error) => connect(&SockAddr::unix(format!("\0{ABSTRACT}"))?)?,
         stream => stream?,
