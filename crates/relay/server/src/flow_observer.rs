@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Instant;
 
+use midspan_legs::{LiveFlow, Story};
 use midspan_observe::FlowId;
 use midspan_split::{Cause, PerLeg, Totals};
 use midspan_units::Time;
 
-use crate::flow::{LiveFlow, Story};
 use crate::frontend::Accepted;
 
 /// Who is told of the flows of all workers. Nobody waits for it.

@@ -11,9 +11,7 @@ mod accounts;
 mod client_leg;
 mod command;
 mod control;
-mod counters;
 mod descriptors;
-mod flow;
 mod flow_observer;
 mod frontend;
 #[cfg(fuzzing)]
@@ -26,15 +24,12 @@ mod inbox;
 mod load;
 mod monitor;
 mod observation;
-mod outbox;
 mod phase;
-mod pool;
 mod questions;
 mod relay;
 mod reload;
 mod settings;
 mod slot;
-mod store;
 mod watchdog;
 mod worker;
 mod workers;
@@ -46,11 +41,11 @@ pub use midspan_config::{
 };
 pub use midspan_forward::check_here;
 pub use midspan_interception::{Interception, InterceptionError};
+pub use midspan_legs::Snapshot;
 pub use midspan_steer::FirstWindow;
 pub use midspan_succession::{READY, runs_this_program, take_over};
 pub use midspan_telemetry::{ObserveError, PassedSnapshot, Treatment};
 
-pub use counters::Snapshot;
 pub use load::load;
 pub use monitor::Monitor;
 pub use relay::{Error, Relay, Start, prove_steering, run};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use midspan_config::Config;
 use midspan_decide::Board;
+use midspan_legs::{Counters, Snapshot};
 use midspan_split::Key;
 use midspan_steer::{Counts, Tally};
 use midspan_sys::clock::Epoch;
@@ -16,7 +17,6 @@ use midspan_threads::wake::raise;
 use tokio::sync::oneshot;
 
 use crate::command::{Command, Commands, Reply};
-use crate::counters::{Counters, Snapshot};
 use crate::descriptors::Descriptors;
 use crate::hook::Hook;
 use crate::phase::Phase;

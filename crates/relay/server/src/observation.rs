@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
+use midspan_legs::{LiveFlow, Story};
 use midspan_observe::{Began, FlowId};
 use midspan_sockets::leg_stats;
 use midspan_split::{Cause, Leg, PerLeg, Totals};
 use midspan_telemetry::{EndedFlow, Observer};
 use midspan_units::Time;
 
-use crate::flow::{LiveFlow, Story};
 use crate::flow_observer::FlowObserver;
 use crate::frontend::Accepted;
 

@@ -3,12 +3,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use midspan_legs::Story;
 use midspan_observe::LegStats;
 use midspan_split::Totals;
 use midspan_split::{Key, PerLeg};
 use tokio::sync::oneshot;
-
-use crate::flow::Story;
 
 /// What is asked of a worker.
 #[derive(Debug)]

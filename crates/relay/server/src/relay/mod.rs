@@ -12,6 +12,7 @@ use midspan_decide::Decider;
 use midspan_forward as forward;
 use midspan_interception::Injector;
 use midspan_interception::{Interception, InterceptionError, Steered, probe_clients};
+use midspan_legs::{BUFFER, Counters, Snapshot};
 use midspan_sockets::{self as sockets, Place};
 use midspan_split::Admission;
 use midspan_steer::FlowRecord;
@@ -27,13 +28,11 @@ use crate::accounts;
 use crate::client_leg::{self, LeastTimeout};
 use crate::command::Commands;
 use crate::control::Brought;
-use crate::counters::{Counters, Snapshot};
 use crate::descriptors::Descriptors;
 use crate::held;
 use crate::hook::Hook;
 use crate::monitor::{Monitor, View};
 use crate::phase::Phase;
-use crate::pool;
 use crate::reload::Reloader;
 use crate::settings::{Settings, WatchedSettings};
 use crate::worker::{self, Context, EventLoop};
@@ -103,7 +102,7 @@ pub enum Start {
 pub fn run(config: Config, start: Start, started: impl FnOnce(Monitor)) -> Result<Snapshot, Error> {
     let signals = Signals::catch().map_err(|error| Error::System { what: "signals", error })?;
     // Else the allocator keeps what buffers have once taken.
-    midspan_sys::process::give_back_from(pool::BUFFER as usize);
+    midspan_sys::process::give_back_from(BUFFER as usize);
     let privileges = Privileges::needed(&config);
     let relay = Relay::start_at(config, start, privileges, Steered::begin)?;
     started(relay.monitor());

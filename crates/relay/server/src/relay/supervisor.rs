@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use midspan_interception::{InterceptionError, Steered, steering_policy};
+use midspan_legs::Snapshot;
 use midspan_succession::{Office, Successor};
 use midspan_sys::changes::Changes;
 use midspan_telemetry::Served;
@@ -18,7 +19,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{Error, Relay, Way, begin_to_inject};
 use crate::command::{Command, Reply};
-use crate::counters::Snapshot;
 use crate::held;
 use crate::phase::Phase;
 use crate::reload;

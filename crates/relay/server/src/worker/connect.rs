@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use midspan_forward::Forward;
+use midspan_legs::{LiveFlow, Others, Story, count_early};
 use midspan_observe::subscriber;
 use midspan_sockets as sockets;
 use midspan_split::{Key, Leg, Opened, PerLeg};
@@ -12,7 +13,6 @@ use socket2::Socket;
 
 use super::host::LiveHost;
 use super::watch;
-use crate::flow::{LiveFlow, Others, Story, count_early};
 use crate::frontend::Accepted;
 
 /// The socket of a server leg.

@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use midspan_interception::{Injector, Probes};
+use midspan_legs::Counters;
 use midspan_sockets::Place;
 use midspan_split::Admission;
 use midspan_steer::FirstWindow;
 use midspan_sys::clock::Epoch;
 
-use crate::counters::Counters;
 use crate::descriptors::Descriptors;
 use crate::flow_observer::FlowObserver;
 use crate::settings::WatchedSettings;

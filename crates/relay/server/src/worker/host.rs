@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use midspan_config::Dscp;
+use midspan_legs::{Beginning, Counters, LiveFlow, Means, Outbox, Pool, Story};
 use midspan_sockets as sockets;
 use midspan_split::{
     Cause, ConnectAgain, Failure, FirstWindows, Host, Key, Leg, Legs, Over, Write,
@@ -16,10 +17,6 @@ use midspan_sys::ring::Outgoing;
 
 use super::context::Context;
 use super::watch;
-use crate::counters::Counters;
-use crate::flow::{Beginning, LiveFlow, Means, Story};
-use crate::outbox::Outbox;
-use crate::pool::Pool;
 use crate::settings::Settings;
 use crate::slot::HeldSlot;
 use crate::workers::WorkerHandle;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_config::{Config, LegConfig, ReadAheadKind};
+use midspan_legs::{Outbox, Pool, readiness};
 use midspan_sockets::{self as sockets, Family};
 use midspan_split::{
     Cause, DeferredAccept, Drain, DrainKind, FirstWindows, Heartbeat, Host, PerLeg, ReadAhead,
@@ -30,12 +31,9 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventFlags};
 use rustix::io::Errno;
 
-use crate::flow::readiness;
 use crate::frontend::Frontend;
 use crate::greeting::Greetings;
-use crate::outbox::Outbox;
 use crate::phase::Phase;
-use crate::pool::Pool;
 use crate::settings::Settings;
 use asked::Asked;
 pub(crate) use context::Context;

@@ -17,7 +17,7 @@ pub(crate) struct Pipe {
 
 /// One worker's buffers and pipes.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub struct Pool {
     budget: Budget,
     limit: u64,
     buffer_size: usize,
@@ -33,8 +33,8 @@ pub(crate) struct Pool {
     pause: u32,
 }
 
-/// Copying goes through buffers of this size.
-pub(crate) const BUFFER: u64 = 64 * 1024;
+/// Copying goes through buffers of this size, in bytes.
+pub const BUFFER: u64 = 64 * 1024;
 /// A pipe below this would only add system calls: small ones come from the kernel when a user
 /// has more pipe pages than `fs.pipe-user-pages-soft`.
 const SMALLEST_PIPE: u64 = 64 * 1024;
@@ -47,7 +47,7 @@ const PAUSE: u32 = 1000;
 impl Pool {
     /// A pool that lends up to `limit` bytes, of which one direction has at most `most`, with up
     /// to `pipes` pipes.
-    pub(crate) fn new(limit: ByteSize, most: ByteSize, pipes: usize) -> Pool {
+    pub fn new(limit: ByteSize, most: ByteSize, pipes: usize) -> Pool {
         let most = most.as_bytes();
         Pool {
             budget: Budget::new(limit.as_bytes()),
@@ -64,28 +64,28 @@ impl Pool {
     }
 
     /// Lends up to so many bytes from now on. What is lent already stays.
-    pub(crate) fn set_limit(&mut self, limit: ByteSize) {
+    pub fn set_limit(&mut self, limit: ByteSize) {
         self.limit = limit.as_bytes();
         self.budget.set_limit(self.limit);
     }
 
     /// Bytes lent.
-    pub(crate) fn used(&self) -> u64 {
+    pub fn used(&self) -> u64 {
         self.budget.used()
     }
 
     /// Pipes open, lent or idle.
-    pub(crate) fn pipes(&self) -> usize {
+    pub fn pipes(&self) -> usize {
         self.pipes_open
     }
 
     /// How many buffers there are to be had.
-    pub(crate) fn free_buffers(&self) -> u64 {
+    pub fn free_buffers(&self) -> u64 {
         self.limit.saturating_sub(self.budget.used()) / self.buffer_size as u64
     }
 
     /// Whether a new flow would find buffers for both directions.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.free_buffers() >= 2
     }
 
@@ -107,7 +107,7 @@ impl Pool {
     }
 
     /// Gives a buffer back to the system, if it was idle since the last call.
-    pub(crate) fn let_go(&mut self) {
+    pub fn let_go(&mut self) {
         if self.unneeded > 0 {
             self.buffers.pop();
         }

@@ -29,7 +29,7 @@ use crate::store::{Store, failure};
 ///
 /// The sockets are watched edge-triggered, once and for all.
 #[derive(Debug)]
-pub(crate) struct LiveFlow {
+pub struct LiveFlow {
     sockets: PerLeg<OwnedFd>,
     /// Where bytes are between reading and writing, by the leg read from.
     stores: PerLeg<Store>,
@@ -37,7 +37,7 @@ pub(crate) struct LiveFlow {
     /// Servers to try if this one cannot be connected to.
     others: Others,
     /// Code point of the client's SYN, which connections to the server have too.
-    pub(crate) dscp: u8,
+    pub dscp: u8,
     /// What the server is sent before what the client sends, until it is connected.
     preface: Option<Box<[u8]>>,
     /// What is known of its client's link, from all flows.
@@ -48,22 +48,28 @@ pub(crate) struct LiveFlow {
 
 /// What a worker's flows are carried out with, for the one of this key.
 #[derive(Debug)]
-pub(crate) struct Means<'a> {
-    pub(crate) key: Key,
-    pub(crate) pool: &'a mut Pool,
-    pub(crate) outbox: &'a mut Outbox,
-    pub(crate) counters: &'a Counters,
-    pub(crate) beginning: Beginning<'a>,
+pub struct Means<'a> {
+    /// What it is found by.
+    pub key: Key,
+    /// What lends buffers and pipes.
+    pub pool: &'a mut Pool,
+    /// What sends of several flows go by.
+    pub outbox: &'a mut Outbox,
+    /// What is counted.
+    pub counters: &'a Counters,
+    /// What the client is written to with at first.
+    pub beginning: Beginning<'a>,
 }
 
 /// What connections to clients begin with.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Beginning<'a> {
+pub struct Beginning<'a> {
     /// When this round began.
-    pub(crate) now: Time,
-    pub(crate) windows: FirstWindows,
+    pub now: Time,
+    /// How many packets go out at once of the first.
+    pub windows: FirstWindows,
     /// What sets them; none if that is left to the kernel.
-    pub(crate) program: Option<&'a FirstWindow>,
+    pub program: Option<&'a FirstWindow>,
 }
 
 impl Beginning<'_> {
@@ -83,34 +89,40 @@ impl Beginning<'_> {
 
 /// What is told of a flow from outside, beside its bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Story {
+pub struct Story {
     /// What the flow log calls it.
-    pub(crate) id: FlowId,
-    pub(crate) client: SocketAddr,
-    pub(crate) server: SocketAddr,
-    pub(crate) start: Instant,
+    pub id: FlowId,
+    /// Who has opened it.
+    pub client: SocketAddr,
+    /// Whom it goes to.
+    pub server: SocketAddr,
+    /// When it was taken.
+    pub start: Instant,
     /// When the server had answered.
-    pub(crate) connected: Option<Instant>,
+    pub connected: Option<Instant>,
     /// Directions that were ever promoted to splicing, by the leg read from.
-    pub(crate) spliced: PerLeg<bool>,
+    pub spliced: PerLeg<bool>,
 }
 
 /// The servers that a flow may still be connected to.
 #[derive(Debug)]
-pub(crate) enum Others {
+pub enum Others {
     /// The client wanted this one and no other.
     None,
+    /// Those of a listener of explicit mode.
     Of {
+        /// Whom it passes connections on to.
         forward: Arc<Forward>,
         /// That which is being connected to.
         tried: SocketAddr,
+        /// Those that were not tried yet.
         left: IntoIter<SocketAddr>,
     },
 }
 
 impl Others {
     /// All but the first.
-    pub(crate) fn of(forward: Option<Arc<Forward>>, first: SocketAddr, now: Instant) -> Others {
+    pub fn of(forward: Option<Arc<Forward>>, first: SocketAddr, now: Instant) -> Others {
         forward.map_or(Others::None, |forward| {
             let left = forward.to.others(first, now).into_iter();
             Others::Of { forward, tried: first, left }
@@ -118,7 +130,7 @@ impl Others {
     }
 
     /// The one before cannot be connected to.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<SocketAddr> {
+    pub fn next(&mut self, now: Instant) -> Option<SocketAddr> {
         let Others::Of { forward, tried, left } = self else { return None };
         forward.to.failed(*tried, now);
         *tried = left.next()?;
@@ -132,7 +144,8 @@ impl Others {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none left.
+    pub fn is_empty(&self) -> bool {
         match self {
             Others::None => true,
             Others::Of { left, .. } => left.as_slice().is_empty(),
@@ -141,7 +154,8 @@ impl Others {
 }
 
 impl LiveFlow {
-    pub(crate) fn new(
+    /// A flow of these sockets, of which nothing has crossed.
+    pub fn new(
         story: Story,
         sockets: PerLeg<OwnedFd>,
         others: Others,
@@ -154,26 +168,31 @@ impl LiveFlow {
     }
 
     /// The next server to try.
-    pub(crate) fn next_server(&mut self, now: Instant) -> Option<SocketAddr> {
+    pub fn next_server(&mut self, now: Instant) -> Option<SocketAddr> {
         self.others.next(now)
     }
 
     /// Goes on with another connection to another server.
-    pub(crate) fn replace_server_leg(&mut self, fd: OwnedFd, server: SocketAddr) {
+    pub fn replace_server_leg(&mut self, fd: OwnedFd, server: SocketAddr) {
         self.story.server = server;
         self.sockets.server = fd;
     }
 
-    pub(crate) fn fd(&self, leg: Leg) -> &OwnedFd {
+    /// A leg's socket.
+    pub fn fd(&self, leg: Leg) -> &OwnedFd {
         &self.sockets[leg]
     }
 
-    pub(crate) fn story(&self) -> &Story {
+    /// What is told of it.
+    pub fn story(&self) -> &Story {
         &self.story
     }
 
     /// The server has answered, and is sent what comes before the client's bytes.
-    pub(crate) fn connected(&mut self, now: Instant) -> Result<(), Option<Failure>> {
+    ///
+    /// # Errors
+    /// When it cannot be sent: why, or nothing if it was sent in part.
+    pub fn connected(&mut self, now: Instant) -> Result<(), Option<Failure>> {
         self.story.connected = Some(now);
         self.others.answered();
         let Some(preface) = self.preface.take() else { return Ok(()) };
@@ -185,19 +204,19 @@ impl LiveFlow {
     }
 
     /// Its connections, and what is between them.
-    pub(crate) fn legs<'a>(&'a mut self, means: Means<'a>) -> Sockets<'a> {
+    pub fn legs<'a>(&'a mut self, means: Means<'a>) -> Sockets<'a> {
         let LiveFlow { sockets, stores, story, link, begun, .. } = self;
         Sockets { sockets, stores, spliced: &mut story.spliced, link, begun, means }
     }
 
     /// What this leg has in the outbox; with `more` to come soon.
-    pub(crate) fn outgoing(&self, to: Leg, more: bool) -> Option<Outgoing<'_>> {
+    pub fn outgoing(&self, to: Leg, more: bool) -> Option<Outgoing<'_>> {
         let data = self.stores[to.other()].copied()?;
         Some(Outgoing { socket: self.sockets[to].as_fd(), data, more })
     }
 
     /// What sending this leg's part of the outbox came to. None if it was not tried.
-    pub(crate) fn sent_out(
+    pub fn sent_out(
         &mut self,
         to: Leg,
         result: Result<usize, Errno>,
@@ -213,7 +232,7 @@ impl LiveFlow {
 
     /// Gives back what the flow has borrowed, and makes the sockets ready to be closed, by
     /// dropping this: they will reset their peers, unless they have ended in order.
-    pub(crate) fn release(&mut self, flow: &Flow, pool: &mut Pool) {
+    pub fn release(&mut self, flow: &Flow, pool: &mut Pool) {
         // Where both FINs are acknowledged there is nothing left to deliver, nor to reset.
         let closed = flow.verdict() == Verdict::Close;
         for leg in Leg::BOTH {
@@ -230,7 +249,8 @@ impl LiveFlow {
 }
 
 /// A flow's sockets, and the buffers and pipes between them.
-pub(crate) struct Sockets<'a> {
+#[derive(Debug)]
+pub struct Sockets<'a> {
     sockets: &'a PerLeg<OwnedFd>,
     stores: &'a mut PerLeg<Store>,
     /// Directions that were ever promoted to splicing.
@@ -330,7 +350,7 @@ impl Legs for Sockets<'_> {
 }
 
 /// What epoll has said.
-pub(crate) fn readiness(flags: EventFlags) -> Readiness {
+pub fn readiness(flags: EventFlags) -> Readiness {
     Readiness {
         readable: flags.intersects(EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP),
         writable: flags.contains(EventFlags::OUT),
@@ -342,7 +362,7 @@ pub(crate) fn readiness(flags: EventFlags) -> Readiness {
 }
 
 /// Counts bytes of a client's that went with the SYN to its server.
-pub(crate) fn count_early(counters: &Counters, bytes: u64) {
+pub fn count_early(counters: &Counters, bytes: u64) {
     received(counters, Leg::Client).add(bytes);
     sent(counters, Leg::Server).add(bytes);
     counters.fast_open_sent.add(1);

@@ -10,7 +10,7 @@ use crate::store::send;
 
 /// Legs that have something to be sent.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub struct Outbox {
     /// None where the kernel has none for us: each flow then sends for itself, at once.
     ring: Option<SendRing>,
     legs: Vec<(Key, Leg)>,
@@ -23,7 +23,8 @@ impl Outbox {
     /// Sends of one call. As many buffers are in use meanwhile.
     const MOST: u32 = 32;
 
-    pub(crate) fn new() -> Outbox {
+    /// An empty one.
+    pub fn new() -> Outbox {
         let ring = SendRing::new(Self::MOST);
         if let Err(error) = &ring {
             tracing::debug!(%error, "no io_uring: each flow sends for itself");
@@ -34,7 +35,7 @@ impl Outbox {
     }
 
     /// Whether the turn of one more flow might find no place for both its legs.
-    pub(crate) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.legs.len() + 2 > Self::MOST as usize
     }
 
@@ -48,10 +49,7 @@ impl Outbox {
     }
 
     /// Sends for all legs that still want it, and says for how many.
-    pub(crate) fn send<'a>(
-        &mut self,
-        outgoing: impl Fn(Key, Leg) -> Option<Outgoing<'a>>,
-    ) -> usize {
+    pub fn send<'a>(&mut self, outgoing: impl Fn(Key, Leg) -> Option<Outgoing<'a>>) -> usize {
         self.tried.clear();
         self.results.clear();
         std::mem::swap(&mut self.tried, &mut self.legs);
@@ -73,12 +71,12 @@ impl Outbox {
     }
 
     /// For whom one of them was.
-    pub(crate) fn sent_for(&self, index: usize) -> (Key, Leg) {
+    pub fn sent_for(&self, index: usize) -> (Key, Leg) {
         self.tried[index]
     }
 
     /// What became of one of them: `ECANCELED` if it was not tried.
-    pub(crate) fn result(&self, index: usize) -> Result<usize, Errno> {
+    pub fn result(&self, index: usize) -> Result<usize, Errno> {
         self.results[index]
     }
 }

@@ -1,3 +1,5 @@
+//! What workers count.
+
 use midspan_observe::Count;
 use serde::Serialize;
 
@@ -6,8 +8,8 @@ macro_rules! counters {
         /// One worker's counts.
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub(crate) struct Counters {
-            $(pub(crate) $name: Count,)+
+        pub struct Counters {
+            $($(#[doc = $doc])+ pub $name: Count,)+
         }
 
         /// What the relay has done so far, all workers together.
@@ -17,7 +19,8 @@ macro_rules! counters {
         }
 
         impl Snapshot {
-            pub(crate) fn sum<'a>(counters: impl Iterator<Item = &'a Counters>) -> Snapshot {
+            /// What all of these have counted together.
+            pub fn sum<'a>(counters: impl Iterator<Item = &'a Counters>) -> Snapshot {
                 let mut sum = Snapshot::default();
                 for one in counters {
                     $(sum.$name += one.$name.get();)+
@@ -31,7 +34,7 @@ macro_rules! counters {
             }
 
             /// The same, each with what it counts.
-            pub(crate) fn described(
+            pub fn described(
                 &self,
             ) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
                 let all = [$((stringify!($name), concat!($($doc),+).trim_ascii(), self.$name),)+];
