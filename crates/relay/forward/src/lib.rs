@@ -1,7 +1,12 @@
-//! Explicit mode while it runs: whom connections are passed on to, names resolved.
+//! Where connections come in, and whom they are for: the server that the client wanted, or in explicit mode one of those that
+//! a listener passes on to, whose names are resolved, for a client that a PROXY protocol header may have told.
 
 mod forward;
+mod frontend;
+mod greeting;
 mod servers;
 
 pub use forward::{Forward, check_here, follow_names, resolve};
+pub use frontend::{Accepted, Frontend};
+pub use greeting::{Greeted, Greetings};
 pub use servers::Servers;

@@ -3,17 +3,21 @@
 //!
 //! Neither outlives the relay, however it ends.
 
+mod accounts;
 mod beside;
 mod bpf;
 mod error;
+mod held;
 mod injector;
 mod local_delivery;
 mod nftables;
 mod policy;
 mod proof;
 
+pub use accounts::take_accounts;
 pub use bpf::Steered;
 pub use error::InterceptionError;
+pub use held::take_held;
 pub use injector::Injector;
 pub use nftables::Interception;
 pub use policy::steering_policy;

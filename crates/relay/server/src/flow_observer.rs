@@ -3,12 +3,11 @@
 use std::fmt;
 use std::time::Instant;
 
+use midspan_forward::Accepted;
 use midspan_legs::{LiveFlow, Story};
 use midspan_observe::FlowId;
 use midspan_split::{Cause, PerLeg, Totals};
 use midspan_units::Time;
-
-use crate::frontend::Accepted;
 
 /// Who is told of the flows of all workers. Nobody waits for it.
 pub(crate) trait FlowObserver: fmt::Debug + Send + Sync {

@@ -7,18 +7,9 @@
 //! [`run`] is the whole program. [`Relay`] is the same in parts, for who wants to look inside
 //! while it runs, and [`Interception`] the rules alone.
 
-mod accounts;
-mod client_leg;
 mod command;
-mod control;
 mod descriptors;
 mod flow_observer;
-mod frontend;
-#[cfg(fuzzing)]
-#[doc(hidden)]
-pub mod fuzz;
-mod greeting;
-mod held;
 mod hook;
 mod inbox;
 mod load;

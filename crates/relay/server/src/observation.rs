@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use midspan_forward::Accepted;
 use midspan_legs::{LiveFlow, Story};
 use midspan_observe::{Began, FlowId};
 use midspan_sockets::leg_stats;
@@ -10,7 +11,6 @@ use midspan_telemetry::{EndedFlow, Observer};
 use midspan_units::Time;
 
 use crate::flow_observer::FlowObserver;
-use crate::frontend::Accepted;
 
 impl FlowObserver for Observer {
     fn identify(&self, accepted: &Accepted, now: Time) -> FlowId {

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use midspan_steer::HeldSyn;
@@ -80,6 +80,14 @@ impl Workers {
     pub(crate) fn advance(&self, phase: Phase) {
         self.phase.advance(phase);
         self.wake();
+    }
+
+    /// Leaves a SYN that is held to the worker that it is held for.
+    pub(crate) fn hold(&self, syn: HeldSyn) {
+        if let Some(worker) = self.handles.get(syn.worker) {
+            worker.held.lock().unwrap_or_else(PoisonError::into_inner).push(syn);
+            raise(&worker.wake);
+        }
     }
 
     /// A worker says that it lives.

@@ -4,7 +4,9 @@
 //! What becomes of a connection is not decided here.
 
 mod accept;
+mod client_leg;
 mod connect;
+mod control;
 mod family;
 mod leg_stats;
 mod listener;
@@ -12,9 +14,11 @@ mod opening;
 mod options;
 
 pub use accept::{Connection, NotAccepted, accept, address_of, waiting};
+pub use client_leg::{LeastTimeout, first_window};
 pub use connect::{begin_connect, bind_as, connect, connect_with_data_of, is_former, open};
+pub use control::Brought;
 pub use family::Family;
 pub use leg_stats::leg_stats;
 pub use listener::{Listener, Place, listen, reconfigure};
 pub use opening::Opening;
-pub use options::{has, mark, probe};
+pub use options::{mark, probe};

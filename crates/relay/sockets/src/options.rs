@@ -104,7 +104,7 @@ pub(crate) fn configure(socket: &Socket, leg: &LegConfig) -> io::Result<()> {
 }
 
 /// Whether sockets of this process can have a congestion control.
-pub fn has(name: &str) -> bool {
+pub(crate) fn has(name: &str) -> bool {
     let socket = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP));
     socket.is_ok_and(|socket| socket.set_tcp_congestion(name.as_bytes()).is_ok())
 }

@@ -11,8 +11,12 @@ use midspan_config::{Config, ConfigError, Handshake, InterceptionKind, PolicyCon
 use midspan_decide::Decider;
 use midspan_forward as forward;
 use midspan_interception::Injector;
-use midspan_interception::{Interception, InterceptionError, Steered, probe_clients};
+use midspan_interception::{
+    Interception, InterceptionError, Steered, probe_clients, take_accounts, take_held,
+};
 use midspan_legs::{BUFFER, Counters, Snapshot};
+use midspan_sockets::Brought;
+use midspan_sockets::LeastTimeout;
 use midspan_sockets::{self as sockets, Place};
 use midspan_split::Admission;
 use midspan_steer::FlowRecord;
@@ -24,12 +28,8 @@ use midspan_threads::Privileges;
 use midspan_threads::wake::raise;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::accounts;
-use crate::client_leg::{self, LeastTimeout};
 use crate::command::Commands;
-use crate::control::Brought;
 use crate::descriptors::Descriptors;
-use crate::held;
 use crate::hook::Hook;
 use crate::monitor::{Monitor, View};
 use crate::phase::Phase;
@@ -238,7 +238,7 @@ impl Relay {
             descriptors,
             epoch: Epoch::now(),
             place,
-            first_window: client_leg::first_window(&config).map(Arc::new),
+            first_window: sockets::first_window(&config).map(Arc::new),
             injector: Arc::default(),
             probes: Arc::default(),
             settings: Arc::new(WatchedSettings::new(Settings { config, forwards })),
@@ -354,12 +354,11 @@ impl Relay {
             }
         };
         let idle = self.context.settings.get().config.account_idle.into();
-        let accounts = accounts::take(steered.accounts()?, idle, self.privileges, take);
+        let accounts = take_accounts(steered.accounts()?, idle, self.privileges, take);
         self.accounts = Some(accounts.map_err(system)?);
         if self.context.injector.get().is_some() {
-            let Context { injector, workers, .. } = self.context.clone();
-            let held = held::take(steered.held()?, injector, workers);
-            self.held = Some(held.map_err(system)?);
+            let Context { injector, workers, .. } = &self.context;
+            self.held = Some(take_held_for(steered, injector, workers)?.map_err(system)?);
         }
         Ok(())
     }
@@ -472,6 +471,16 @@ fn begin_to_inject(
 ) -> Result<(), InterceptionError> {
     let injector = Injector::new().map_err(InterceptionError::Inject)?;
     use_injector(injector, steered, used)
+}
+
+/// Has held SYNs given to the workers that they are for.
+fn take_held_for(
+    steered: &Steered,
+    injector: &Arc<OnceLock<Injector>>,
+    workers: &Arc<Workers>,
+) -> Result<io::Result<Background>, InterceptionError> {
+    let workers = workers.clone();
+    Ok(take_held(steered.held()?, injector.clone(), move |syn| workers.hold(syn)))
 }
 
 fn use_injector(

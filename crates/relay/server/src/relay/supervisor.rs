@@ -17,9 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{Error, Relay, Way, begin_to_inject};
+use super::{Error, Relay, Way, begin_to_inject, take_held_for};
 use crate::command::{Command, Reply};
-use crate::held;
 use crate::phase::Phase;
 use crate::reload;
 use crate::settings::Settings;
@@ -289,7 +288,7 @@ fn hold_from_now_on(
     if injector.get().is_none() {
         begin_to_inject(steered, injector)?;
     }
-    let thread = held::take(steered.held()?, injector.clone(), workers.clone());
+    let thread = take_held_for(steered, injector, workers)?;
     *held = Some(thread.map_err(InterceptionError::Inject)?);
     Ok(())
 }

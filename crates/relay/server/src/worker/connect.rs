@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use midspan_forward::Accepted;
 use midspan_forward::Forward;
 use midspan_legs::{LiveFlow, Others, Story, count_early};
 use midspan_observe::subscriber;
@@ -13,7 +14,6 @@ use socket2::Socket;
 
 use super::host::LiveHost;
 use super::watch;
-use crate::frontend::Accepted;
 
 /// The socket of a server leg.
 pub(super) enum ServerLeg {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use midspan_forward::Forward;
+use midspan_forward::Greeted;
+use midspan_forward::{Accepted, Frontend};
 use midspan_interception::is_probe;
 use midspan_legs::{Counters, Story};
 use midspan_observe::Count;
@@ -21,8 +23,6 @@ use super::connect::ServerLeg;
 use super::deferred_accept::acknowledge;
 use super::host::LiveHost;
 use super::{Context, EventLoop, LISTENERS, read_ahead};
-use crate::frontend::{Accepted, Frontend};
-use crate::greeting::Greeted;
 use crate::settings::Settings;
 
 /// Connections taken from a listener at a time.

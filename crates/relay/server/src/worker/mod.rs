@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_config::{Config, LegConfig, ReadAheadKind};
+use midspan_forward::Frontend;
+use midspan_forward::Greetings;
 use midspan_legs::{Outbox, Pool, readiness};
 use midspan_sockets::{self as sockets, Family};
 use midspan_split::{
@@ -31,8 +33,6 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventFlags};
 use rustix::io::Errno;
 
-use crate::frontend::Frontend;
-use crate::greeting::Greetings;
 use crate::phase::Phase;
 use crate::settings::Settings;
 use asked::Asked;

@@ -23,7 +23,7 @@ const TURN: &[u8] = b"midspan-rto-min";
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What sets initial windows, if they are not to be the kernel's and it may be had.
-pub(crate) fn first_window(config: &Config) -> Option<FirstWindow> {
+pub fn first_window(config: &Config) -> Option<FirstWindow> {
     let leg = &config.client_leg;
     let windows = leg.first_windows(!config.clients.is_empty());
     if windows == (FirstWindows { alone: None, beside: FirstWindows::MOST }) {
@@ -45,7 +45,7 @@ pub(crate) fn first_window(config: &Config) -> Option<FirstWindow> {
 /// Has listeners that are made meanwhile give the client's legs the least retransmission timeout of the configuration,
 /// as long as this lives. So does any other socket that somebody makes in this network namespace in that moment.
 #[derive(Debug)]
-pub(crate) struct LeastTimeout {
+pub struct LeastTimeout {
     before: Option<String>,
     /// After that is set back.
     _turn: Option<UnixListener>,
@@ -53,7 +53,7 @@ pub(crate) struct LeastTimeout {
 
 impl LeastTimeout {
     /// Sets it in the calling thread's network namespace.
-    pub(crate) fn set(config: &Config) -> LeastTimeout {
+    pub fn set(config: &Config) -> LeastTimeout {
         let kept = LeastTimeout { before: None, _turn: None };
         let asked = config.client_leg.rto_min;
         if asked.is_none() && config.clients.is_empty() {

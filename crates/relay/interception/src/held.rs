@@ -5,26 +5,27 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use midspan_interception::Injector;
 use midspan_steer::{HeldSource, HeldSyn};
 use midspan_sys::conntrack::Conntrack;
 use midspan_threads::Background;
-use midspan_threads::wake::raise;
 
-use crate::workers::Workers;
+use crate::injector::Injector;
 
 /// How long the kernel may take to wake us, so that we see that it is time to end.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Takes held SYNs, and gives them to the workers.
-pub(crate) fn take(
+/// Takes held SYNs, and gives those on whose server clients wait to `give`; the others go on at once.
+///
+/// # Errors
+/// When the system has no thread left.
+pub fn take_held(
     source: HeldSource,
     injector: Arc<OnceLock<Injector>>,
-    workers: Arc<Workers>,
+    give: impl Fn(HeldSyn) + Send + 'static,
 ) -> io::Result<Background> {
     Background::start("held", move |stop| {
         let mut tracking = Tracking::new();
-        let give = move |syn: HeldSyn| {
+        let hear = move |syn: HeldSyn| {
             if syn.consulted {
                 tracking.forget(&syn);
             }
@@ -35,13 +36,10 @@ pub(crate) fn take(
                 }
                 return;
             }
-            if let Some(worker) = workers.handles.get(syn.worker) {
-                worker.held.lock().unwrap_or_else(|broken| broken.into_inner()).push(syn);
-                raise(&worker.wake);
-            }
+            give(syn);
         };
         let take = || {
-            let held = source.open(give)?;
+            let held = source.open(hear)?;
             while !stop.load(Ordering::Acquire) {
                 held.poll(WAIT)?;
             }

@@ -2,15 +2,16 @@
 
 use midspan_ccload::{Algorithm, Controls, Error, Held, Kernel, Options, PREFIX};
 use midspan_config::Config;
-use midspan_sockets as sockets;
+
+use crate::options::has;
 
 /// What the client's leg has where the configuration names nothing, and the kernel takes it. A relay that takes no
 /// connections but those made to itself may stand anywhere, and leaves the choice to the kernel.
-pub(crate) use midspan_split::defaults::CLIENT_LEG_CONTROL as FOR_CLIENTS;
+use midspan_split::defaults::CLIENT_LEG_CONTROL as FOR_CLIENTS;
 
 /// Congestion controls that are registered for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Brought {
+pub struct Brought {
     _held: Vec<Held>,
     for_clients: Option<&'static str>,
 }
@@ -20,7 +21,7 @@ impl Brought {
     /// leg's sockets can have it is found out by asking for it. Nor are those tried that take
     /// feedback where there is no map that it could come by: none is pinned, and an agent cannot find
     /// the one that they would have (before Linux 6.4).
-    pub(crate) fn by(config: &Config) -> Brought {
+    pub fn by(config: &Config) -> Brought {
         let controls = Controls::default();
         let found = Kernel::running().is_ok_and(|kernel| kernel.links);
         let fed = found || controls.feedback().exists();
@@ -42,7 +43,7 @@ impl Brought {
     }
 
     /// What the client's leg has where the configuration names nothing; none if that is the kernel's choice.
-    pub(crate) fn for_clients(&self) -> Option<&'static str> {
+    pub fn for_clients(&self) -> Option<&'static str> {
         self.for_clients
     }
 }
@@ -51,7 +52,7 @@ impl Brought {
 fn bring(controls: &Controls, control: Algorithm, held: &mut Vec<Held>) -> Option<&'static str> {
     // One that cannot be held with others is used as long as they hold it, and by our listeners then.
     let shares = Kernel::running().is_ok_and(|kernel| kernel.links);
-    if shares || !sockets::has(FOR_CLIENTS) {
+    if shares || !has(FOR_CLIENTS) {
         match controls.hold(control, &Options::default()) {
             Ok(one) => held.push(one),
             Err(Error::NameTaken { .. }) => {}
@@ -61,5 +62,5 @@ fn bring(controls: &Controls, control: Algorithm, held: &mut Vec<Held>) -> Optio
             }
         }
     }
-    sockets::has(FOR_CLIENTS).then_some(FOR_CLIENTS)
+    has(FOR_CLIENTS).then_some(FOR_CLIENTS)
 }

@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use midspan_forward::Forward;
 use midspan_split::proxy_protocol::{self, Ends, Header};
 use midspan_split::{Key, Waits};
 use midspan_units::{Span, Time};
@@ -13,6 +12,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
+use crate::forward::Forward;
 use crate::frontend::Accepted;
 
 /// How long a header may take. "At least 3 seconds to cover a TCP retransmit", says the protocol.
@@ -26,7 +26,7 @@ type Greeting = (Accepted, Arc<Forward>);
 /// The connections of one worker whose headers are awaited. They are watched by an epoll of their own,
 /// so that flows need not be told from them at every event.
 #[derive(Debug)]
-pub(crate) struct Greetings {
+pub struct Greetings {
     epoll: OwnedFd,
     waiting: Waits<Greeting>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Greetings {
 /// What came of waiting.
 #[expect(clippy::large_enum_variant, reason = "it is moved once")]
 #[derive(Debug)]
-pub(crate) enum Greeted {
+pub enum Greeted {
     /// The header is there, and taken from what the connection sends. If it tells whose connection
     /// this is, these are its ends.
     Whole(Accepted, Arc<Forward>, Option<Ends>),
@@ -50,27 +50,33 @@ enum Heard {
 }
 
 impl Greetings {
-    pub(crate) fn new() -> io::Result<Greetings> {
+    /// Awaits none yet.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn new() -> io::Result<Greetings> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         Ok(Greetings { epoll, waiting: Waits::new(PATIENCE) })
     }
 
     /// Readable when there is something to [hear](Greetings::hear).
-    pub(crate) fn fd(&self) -> &OwnedFd {
+    pub fn fd(&self) -> &OwnedFd {
         &self.epoll
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many are awaited.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// When the next is to be [given up](Greetings::give_up).
-    pub(crate) fn poll_timeout(&mut self) -> Option<Time> {
+    pub fn poll_timeout(&mut self) -> Option<Time> {
         self.waiting.poll_timeout()
     }
 
     /// Takes a connection in, unless its header is there already, or cannot be awaited.
-    pub(crate) fn begin(
+    pub fn begin(
         &mut self,
         accepted: Accepted,
         forward: Arc<Forward>,
@@ -91,7 +97,7 @@ impl Greetings {
     }
 
     /// Gives what came of those that something was heard of.
-    pub(crate) fn hear(&mut self) -> Vec<Greeted> {
+    pub fn hear(&mut self) -> Vec<Greeted> {
         let mut events = Vec::with_capacity(EVENTS);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let spare = rustix::buffer::spare_capacity(&mut events);
@@ -116,7 +122,7 @@ impl Greetings {
     }
 
     /// Refuses those that have taken too long, and says how many.
-    pub(crate) fn give_up(&mut self, now: Time) -> u64 {
+    pub fn give_up(&mut self, now: Time) -> u64 {
         let mut refused = 0;
         while self.waiting.take_expired(now).is_some() {
             refused += 1;

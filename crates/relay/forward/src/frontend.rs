@@ -5,35 +5,43 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use midspan_forward::Forward;
 use midspan_sockets::{Connection, Listener, NotAccepted, Opening, accept};
+
+use crate::forward::Forward;
 
 /// A listener of a worker.
 #[derive(Debug)]
-pub(crate) struct Frontend {
-    pub(crate) listener: Listener,
+pub struct Frontend {
+    /// Its socket.
+    pub listener: Listener,
     /// What becomes of its connections; none if they go to whom they were meant for.
-    pub(crate) forward: Option<Arc<Forward>>,
+    pub forward: Option<Arc<Forward>>,
 }
 
 /// A connection that a listener took.
 #[derive(Debug)]
-pub(crate) struct Accepted {
-    pub(crate) socket: OwnedFd,
-    pub(crate) client: SocketAddr,
+pub struct Accepted {
+    /// Its socket.
+    pub socket: OwnedFd,
+    /// Who has made it.
+    pub client: SocketAddr,
     /// Whom the client believes to be connected to, or whom its connections are passed on to.
-    pub(crate) server: SocketAddr,
-    pub(crate) opening: Opening,
+    pub server: SocketAddr,
+    /// The SYN that it began with.
+    pub opening: Opening,
     /// Whether the client's connection is MPTCP.
-    pub(crate) mptcp: bool,
+    pub mptcp: bool,
     /// What the server is to be sent before what the client sends.
-    pub(crate) preface: Option<Box<[u8]>>,
+    pub preface: Option<Box<[u8]>>,
 }
 
 impl Frontend {
     /// Takes a connection. It is for the first that the listener's are passed on to, or else for whom the
     /// client believes to be connected to.
-    pub(crate) fn accept(&self, now: Instant) -> Result<Accepted, NotAccepted> {
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn accept(&self, now: Instant) -> Result<Accepted, NotAccepted> {
         let connection = accept(&self.listener)?;
         let server = match &self.forward {
             Some(forward) => forward.to.first(now),

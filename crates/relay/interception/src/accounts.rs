@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use midspan_interception::is_probe;
 use midspan_steer::{AccountsSource, FlowRecord};
 use midspan_sys::clock::monotonic;
 use midspan_threads::{Background, Privileges};
+
+use crate::proof::is_probe;
 
 /// How long records may wait, of which the kernel does not tell while they are few; and we, to see that
 /// it is time to end.
@@ -15,7 +16,10 @@ const WAIT: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_secs(10);
 
 /// Has the records of connections that have ended, or were `idle` for so long, taken; when it ends, all that are there.
-pub(crate) fn take(
+///
+/// # Errors
+/// When the system has no thread left.
+pub fn take_accounts(
     source: AccountsSource,
     idle: Duration,
     privileges: Privileges,
