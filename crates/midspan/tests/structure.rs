@@ -9,10 +9,22 @@ type Uses = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
 fn no_file_uses_itself_around() {
-    for name in ["relay/gain", "relay/interception", "relay/server", "lab/sim", "relay/split"] {
+    for name in [
+        "lab/sim",
+        "relay/decide",
+        "relay/forward",
+        "relay/gain",
+        "relay/interception",
+        "relay/legs",
+        "relay/server",
+        "relay/sockets",
+        "relay/split",
+        "relay/succession",
+        "relay/telemetry",
+    ] {
         let uses =
             uses_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src"));
-        assert!(uses.len() > 10, "{name}: {uses:?}");
+        assert!(uses.len() > 1, "{name}: {uses:?}");
         assert_eq!(circle(&uses), None, "{name}");
     }
 }

@@ -7,8 +7,7 @@ use std::time::Instant;
 use std::vec::IntoIter;
 
 use midspan_forward::Forward;
-use midspan_observe::Count;
-use midspan_observe::FlowId;
+use midspan_observe::{Count, FlowId};
 use midspan_split::{
     ClientLink, Failure, FirstWindows, Flow, Key, Leg, LegInfo, Legs, Note, PerLeg, Read,
     Readiness, Verdict, Way, Write,

@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use midspan_forward::Accepted;
-use midspan_forward::Forward;
+use midspan_forward::{Accepted, Forward};
 
 /// A connection that was taken, and whom it is passed on to, if it is.
 pub(crate) type Handed = Box<(Accepted, Option<Arc<Forward>>)>;

@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use midspan_legs::Story;
 use midspan_observe::LegStats;
-use midspan_split::Totals;
-use midspan_split::{Key, PerLeg};
+use midspan_split::{Key, PerLeg, Totals};
 use tokio::sync::oneshot;
 
 /// What is asked of a worker.

@@ -10,22 +10,18 @@ use std::thread::JoinHandle;
 use midspan_config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
 use midspan_decide::Decider;
 use midspan_forward as forward;
-use midspan_interception::Injector;
 use midspan_interception::{
-    Interception, InterceptionError, Steered, probe_clients, take_accounts, take_held,
+    Injector, Interception, InterceptionError, Steered, probe_clients, take_accounts, take_held,
 };
 use midspan_legs::{BUFFER, Counters, Snapshot};
-use midspan_sockets::Brought;
-use midspan_sockets::LeastTimeout;
-use midspan_sockets::{self as sockets, Place};
+use midspan_sockets::{self as sockets, Brought, LeastTimeout, Place};
 use midspan_split::Admission;
 use midspan_steer::FlowRecord;
 use midspan_succession::{Office, retire_predecessor};
 use midspan_sys::clock::Epoch;
 use midspan_telemetry::{ObserveError, Observer, Served, Windows};
-use midspan_threads::Background;
-use midspan_threads::Privileges;
 use midspan_threads::wake::raise;
+use midspan_threads::{Background, Privileges};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 use crate::command::Commands;

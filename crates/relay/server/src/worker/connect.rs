@@ -4,8 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use midspan_forward::Accepted;
-use midspan_forward::Forward;
+use midspan_forward::{Accepted, Forward};
 use midspan_legs::{LiveFlow, Others, Story, count_early};
 use midspan_observe::subscriber;
 use midspan_sockets as sockets;

@@ -6,13 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use midspan_forward::Forward;
-use midspan_forward::Greeted;
-use midspan_forward::{Accepted, Frontend};
+use midspan_forward::{Accepted, Forward, Frontend, Greeted};
 use midspan_interception::is_probe;
 use midspan_legs::{Counters, Story};
-use midspan_observe::Count;
-use midspan_observe::subscriber;
+use midspan_observe::{Count, subscriber};
 use midspan_sockets::{self as sockets, Family, NotAccepted, Opening, Place};
 use midspan_split::proxy_protocol::Ends;
 use midspan_split::{PerLeg, Refusal};

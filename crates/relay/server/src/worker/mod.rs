@@ -18,8 +18,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_config::{Config, LegConfig, ReadAheadKind};
-use midspan_forward::Frontend;
-use midspan_forward::Greetings;
+use midspan_forward::{Frontend, Greetings};
 use midspan_legs::{Outbox, Pool, readiness};
 use midspan_sockets::{self as sockets, Family};
 use midspan_split::{
