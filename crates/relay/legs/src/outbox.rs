@@ -19,12 +19,8 @@ pub struct Outbox {
     results: Vec<Result<usize, Errno>>,
 }
 
-impl Outbox {
-    /// Sends of one call. As many buffers are in use meanwhile.
-    const MOST: u32 = 32;
-
-    /// An empty one.
-    pub fn new() -> Outbox {
+impl Default for Outbox {
+    fn default() -> Outbox {
         let ring = SendRing::new(Self::MOST);
         if let Err(error) = &ring {
             tracing::debug!(%error, "no io_uring: each flow sends for itself");
@@ -33,6 +29,11 @@ impl Outbox {
         let (legs, tried) = (Vec::with_capacity(most), Vec::with_capacity(most));
         Outbox { ring: ring.ok(), legs, tried, results: Vec::with_capacity(most) }
     }
+}
+
+impl Outbox {
+    /// Sends of one call. As many buffers are in use meanwhile.
+    const MOST: u32 = 32;
 
     /// Whether the turn of one more flow might find no place for both its legs.
     pub fn is_full(&self) -> bool {

@@ -112,7 +112,7 @@ impl EventLoop {
             generation,
             host: LiveHost {
                 pool: Pool::new(limit, config.buffer, context.descriptors.pipes_per_worker),
-                outbox: Outbox::new(),
+                outbox: Outbox::default(),
                 slot: None,
                 windows: first_windows(config),
                 index,
