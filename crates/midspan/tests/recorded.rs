@@ -12,7 +12,7 @@ use midspan_lab::recorded::{Digest, Kept, Recorded};
 use midspan_lab::results::Results;
 
 /// Seconds of processor time that a simulated run may take to be checked always.
-const QUICK_S: f64 = 5.5;
+const QUICK_S: f64 = 4.9;
 /// Seconds of processor time that all these may take together.
 const QUICK_TOGETHER_S: f64 = 60.0;
 /// Recordings of cellular links, which are not part of the project.

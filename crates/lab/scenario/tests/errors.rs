@@ -123,7 +123,7 @@ fn unknown_keys() {
     assert_eq!(
         spoilt("warmup =", "warm_up ="),
         "x.toml:29: unknown key `warm_up`; did you mean `warmup`? Known here: `direction`, `time`, \
-         `warmup`, `flows`, `stagger`, `controls`, `greeting`, `series`"
+         `warmup`, `flows`, `stagger`, `controls`, `greeting`, `percentiles`, `series`"
     );
     assert_eq!(
         spoilt("[hosts.ue]", "[hosts.eu]"),
@@ -348,7 +348,7 @@ fn the_short_version() {
     assert_eq!(
         spoilt("workload = { time = \"1 s\" }", "workload = { tmie = \"1 s\" }"),
         "x.toml:43: unknown key `tmie`; did you mean `time`? Known here: `direction`, `time`, \
-         `warmup`, `flows`, `stagger`, `controls`, `greeting`, `series` (in the short version)"
+         `warmup`, `flows`, `stagger`, `controls`, `greeting`, `percentiles`, `series` (in the short version)"
     );
     assert_eq!(
         spoilt("[short]\nrepetitions = 1", "[short]\nrepetitions = 0"),

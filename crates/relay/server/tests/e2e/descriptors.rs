@@ -82,6 +82,17 @@ fn sum(counts: &Counts, names: &[&str]) -> u64 {
 const PASSED: &[&str] = &["pass_full", "pass_no_relay"];
 const REFUSED: &[&str] = &["refused_flows", "refused_descriptors", "refused_errors"];
 
+/// Descriptors of a relay without flows, once its threads have opened theirs.
+fn idle(relay: &RelayProcess) -> usize {
+    loop {
+        let before = relay.descriptors();
+        thread::sleep(Duration::from_millis(500));
+        if relay.descriptors() == before {
+            return before;
+        }
+    }
+}
+
 /// Whatever does not fit passes, or is reset, and is counted; and when the others have ended there is
 /// room again.
 fn more_than_fit(descriptors: u32, connections: u64, settings: &str, rounds: usize) {
@@ -89,7 +100,7 @@ fn more_than_fit(descriptors: u32, connections: u64, settings: &str, rounds: usi
     let mut relay = RelayProcess::start_limited(&world.relay, settings, descriptors);
     let (listener, _) = world.listen(SERVER[0]);
     listener.set_nonblocking(true).unwrap();
-    let idle = relay.descriptors();
+    let idle = idle(&relay);
     let mut before = relay.counts();
     for round in 0..rounds {
         let (mut met, far) = open(&world, &listener, connections);

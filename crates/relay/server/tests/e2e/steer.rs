@@ -336,9 +336,11 @@ fn past_a_limit_new_connections_pass_and_old_ones_go_on() {
         pairs.iter_mut().for_each(|(near, far)| exchange(near, far));
         drop(pairs);
         relay.until(|counts| counts["active"] == 0);
-        thread::sleep(Duration::from_millis(250));
-        drop(world.pair(SERVER[0]));
-        assert_eq!(relay.counts()["accepted"], 3);
+        // Nor does anybody know at once that there is room.
+        relay.until(|counts| {
+            drop(world.pair(SERVER[0]));
+            counts["accepted"] >= 3
+        });
     }
 }
 
