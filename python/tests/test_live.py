@@ -34,7 +34,8 @@ def test_what_live_runs_cannot_is_said(upload, capable, tmp_path):
     # What another sweep left there is not taken for an answer.
     midspan.run(upload, repetitions=1, out=tmp_path)
     with pytest.raises(RuntimeError, match="only simulated"):
-        midspan.run(upload.changed({"relay.shared": "1 MB"}), "live", out=tmp_path, program=capable)
+        video = {"kind": "video", "rate": "512 kbit/s", "duration": "1 s"}
+        midspan.run(upload.changed({"workload": video}), "live", out=tmp_path, program=capable)
     with pytest.raises(ValueError, match="only simulated"):
         midspan.run(upload, "live", elements={"mine": object}, program=capable)
     with pytest.raises(ValueError, match="sim or live"):
