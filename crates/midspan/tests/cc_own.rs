@@ -36,7 +36,7 @@ impl Home {
         let bin = home.path("bin");
         fs::create_dir(&bin).unwrap();
         std::os::unix::fs::symlink(common::program(), bin.join("midspan")).unwrap();
-        fs::write(bin.join("sudo"), "#!/bin/sh\nexec env HOME=/root/of-none \"$@\"\n").unwrap();
+        fs::write(bin.join("sudo"), "#!/bin/sh\nexec env HOME=/of-none \"$@\"\n").unwrap();
         fs::set_permissions(bin.join("sudo"), fs::Permissions::from_mode(0o755)).unwrap();
         home
     }
