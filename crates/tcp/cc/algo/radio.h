@@ -9,8 +9,9 @@
  *    queue. So a loss is congestion too where the queue is near the deepest that was seen lately, be it
  *    a shallow one; but then the window is left what the path was seen to carry in its least
  *    round-trip time (Westwood's BWE x RTTmin), and a burst: no queue is held by less.
- * 3. Losses of which there are more than chance takes, whatever the queue: a policer has none. Then every
- *    loss is congestion for some time.
+ * 3. Losses without a queue of which there are more than chance takes: a policer has none. Once that can be what slow
+ *    start has sent into a queue that was full before it was seen: then the window falls to what the path was seen to
+ *    carry. Again, every loss is congestion for some time.
  * 4. ECN's marks: the network itself says so.
  *
  * And slow start does not end because acknowledgements come in a train as long as the path (HyStart) where that is how
@@ -45,14 +46,22 @@
 #define RADIO_TOO_MUCH_ONE_IN 10u
 #define RADIO_TOO_MUCH_SENT 100u
 #define RADIO_TOO_MUCH_ROUNDS 2u
-/* For how long every loss is congestion after that, milliseconds. */
+/* For how long it is remembered, and for how long every loss is congestion after that, milliseconds. */
 #define RADIO_POLICED_MS 10000u
 
 /* What a loss is taken for. */
 enum radio_cause {
 	RADIO_CHANCE,
 	RADIO_SHALLOW_QUEUE, /* rule 2 */
+	RADIO_OVERFLOW,      /* rule 3, once */
 	RADIO_CONGESTION,
+};
+
+/* Whether there is a policer. */
+enum radio_policer {
+	RADIO_NO_POLICER,
+	RADIO_SUSPECTED, /* more was lost than chance takes, once */
+	RADIO_POLICED,
 };
 
 struct radio {
@@ -70,11 +79,11 @@ struct radio {
 	u32 much_round;            /* since this round what is lost is counted, against these numbers */
 	u32 much_delivered;
 	u32 much_lost;
-	u32 policed_until;         /* milliseconds: every loss is congestion, if `policed` */
+	u32 policer_until;         /* milliseconds: how long `policer` holds */
 	u32 prior_cwnd;            /* before a reduction that may prove a mistake */
 	u8 reduced;                /* it was, since the stack began its own */
 	u8 reducing;               /* `reduced_until` is in force */
-	u8 policed;
+	u8 policer;                /* enum radio_policer */
 };
 
 /* How much longer than the least of all the least round-trip time of a round is. */
@@ -116,6 +125,14 @@ CC_INLINE void radio_observe(struct radio *radio, const struct cc *cc,
 		best_observe(&radio->bandwidth, bw, radio->round, RADIO_BW_ROUNDS);
 }
 
+/* What was lost until now counts no more for rule 3. */
+CC_INLINE void radio_count_anew(struct radio *radio, const struct cc *cc)
+{
+	radio->much_round = radio->round;
+	radio->much_delivered = cc->delivered;
+	radio->much_lost = cc->lost;
+}
+
 /* Rule 3; to be asked when something is lost. What was counted counts once. */
 CC_INLINE int radio_loses_much(struct radio *radio, const struct cc *cc)
 {
@@ -127,25 +144,45 @@ CC_INLINE int radio_loses_much(struct radio *radio, const struct cc *cc)
 
 	if (!too_much && (delivered < RADIO_MUCH_DELIVERED || rounds < RADIO_MUCH_ROUNDS))
 		return 0;
-	radio->much_round = radio->round;
-	radio->much_delivered = cc->delivered;
-	radio->much_lost = cc->lost;
+	radio_count_anew(radio, cc);
 	return too_much || (u64)lost * RADIO_MUCH_ONE_IN > sent;
+}
+
+/* Whether what is lost may be what overflowed some rounds ago: it is told of until it is repaired, when the queue has gone
+ * long since. */
+CC_INLINE int radio_repairs(const struct radio *radio, const struct cc *cc)
+{
+	u32 since_ms = radio_now_ms(cc) - (radio->policer_until - RADIO_POLICED_MS);
+	u32 rounds_ms = cc->min_rtt_us * RADIO_MUCH_ROUNDS / 1000u;
+
+	return radio->policer != RADIO_POLICED &&
+	       (radio->reducing || (radio->policer == RADIO_SUSPECTED && since_ms < rounds_ms));
+}
+
+CC_INLINE void radio_police(struct radio *radio, const struct cc *cc, enum radio_policer policer)
+{
+	radio->policer = policer;
+	radio->policer_until = radio_now_ms(cc) + RADIO_POLICED_MS;
 }
 
 CC_INLINE enum radio_cause radio_cause(struct radio *radio, const struct cc *cc)
 {
 	u32 base = cc->min_rtt_us, queue = radio_queue_us(radio, cc);
+	int is_full = queue > min32(base, hystart_threshold_us(base)), much = 0;
 	u64 deepest = best_value(&radio->deepest);
 
-	if (radio_loses_much(radio, cc)) {
-		radio->policed = 1;
-		radio->policed_until = radio_now_ms(cc) + RADIO_POLICED_MS;
-	}
-	if (!before(radio_now_ms(cc), radio->policed_until))
-		radio->policed = 0;
-	if (radio->policed || queue > min32(base, hystart_threshold_us(base)))
+	if (radio->policer && !before(radio_now_ms(cc), radio->policer_until))
+		radio_police(radio, cc, radio->policer == RADIO_POLICED ? RADIO_SUSPECTED : RADIO_NO_POLICER);
+	if (is_full || radio_repairs(radio, cc))
+		radio_count_anew(radio, cc);
+	else
+		much = radio_loses_much(radio, cc);
+	if (much)
+		radio_police(radio, cc, radio->policer ? RADIO_POLICED : RADIO_SUSPECTED);
+	if (is_full || radio->policer == RADIO_POLICED)
 		return RADIO_CONGESTION;
+	if (much)
+		return RADIO_OVERFLOW;
 	if (deepest > base / RADIO_SHALLOW_DIVISOR && queue >= deepest * RADIO_NEAR / 256)
 		return RADIO_SHALLOW_QUEUE;
 	return RADIO_CHANCE;
@@ -164,6 +201,8 @@ CC_INLINE void radio_reduce(struct radio *radio, struct cc *cc, enum radio_cause
 	cc->ssthresh = cubic_ssthresh(&radio->cubic, cc);
 	if (cause == RADIO_SHALLOW_QUEUE)
 		cc->ssthresh = max32(cc->ssthresh, (u32)min64(left, cwnd));
+	else if (cause == RADIO_OVERFLOW && left)
+		cc->ssthresh = max32((u32)min64(cc->ssthresh, left), CC_SSTHRESH_LEAST);
 	prr_begin(&radio->prr, cc);
 }
 

@@ -130,6 +130,47 @@ fn who_loses_much_gives_way() {
     assert!(sender.control.ssthresh() < before * 9 / 10, "{}", sender.control.ssthresh());
 }
 
+/// Slow start fills a queue before a round's least round trip shows it, and loses a third of what it sends. The window falls once,
+/// by no less than CUBIC's, and losses by chance after that take nothing, as they would where there is a policer.
+#[test]
+fn an_overflow_is_no_policer() {
+    let mut sender = sender(300, BASE);
+    sender.connection.lost += 100;
+    sender.control.on_reduction(&sender.connection, State::Recovery);
+    sender.round();
+    let left = sender.control.ssthresh();
+    assert!((200..=215).contains(&left), "{left}");
+    for _ in 0..10 {
+        sender.round();
+    }
+    for _ in 0..50 {
+        lose(&mut sender);
+        for _ in 0..5 {
+            sender.round();
+        }
+    }
+    assert_eq!(sender.control.ssthresh(), left);
+}
+
+/// What is lost to a queue that is seen, however much, tells of no policer.
+#[test]
+fn what_a_full_queue_drops_is_no_policers() {
+    let mut sender = sender(1000, Span::from_millis(60));
+    for _ in 0..20 {
+        sender.connection.lost += 200;
+        sender.round();
+    }
+    sender.rtt = BASE;
+    sender.sample.rtt = Some(BASE);
+    let mut sender = sender.at(1000);
+    sender.round();
+    sender.round();
+    sender.round();
+    let before = sender.control.ssthresh();
+    lose(&mut sender);
+    assert_eq!(sender.control.ssthresh(), before);
+}
+
 /// And for ten seconds after that each loss is congestion. Then it is chance again.
 #[test]
 fn who_lost_much_gives_way_for_some_time() {
