@@ -545,7 +545,7 @@ ENVIRONMENTS = {
     "MTU 1280": small_mtu,
     "asymmetric": asymmetric,
 }
-# Where a relay is known not to do what it should, as docs/field.md says.
+# Where a relay is known not to do what it should, as docs/reference/field.md says.
 KNOWN = {("asymmetric", "early"), ("asymmetric", "nftables")}
 NEEDS = {"firewalld": ["firewalld", "dbus-daemon"], "ufw": ["ufw"]}
 

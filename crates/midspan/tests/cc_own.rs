@@ -109,7 +109,7 @@ fn the_how_to_holds_to_the_letter() {
     if !can_build() {
         return;
     }
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/howto-own-congestion-control.md");
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/howto/own-congestion-control.md");
     let page = fs::read_to_string(page).unwrap();
     let (home, loads) = (Home::new(), can_load());
     let mut printed = None;

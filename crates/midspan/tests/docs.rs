@@ -43,14 +43,39 @@ fn anchor(heading: &str) -> String {
     heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
 }
 
+fn texts(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|ext| ext == "md")).collect()
+}
+
+/// Who looks for something begins there.
+#[test]
+fn every_page_is_in_the_index() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let links = Page::read(&docs.join("README.md")).links;
+    for folder in fs::read_dir(&docs).unwrap().map(|entry| entry.unwrap().path()) {
+        if folder.is_dir() && !folder.ends_with("papers") {
+            for page in texts(&folder) {
+                let page = page.strip_prefix(&docs).unwrap().to_str().unwrap();
+                assert!(links.iter().any(|link| link == page), "docs/README.md lacks {page}");
+            }
+        }
+    }
+}
+
 #[test]
 fn every_link_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let texts = |folder: &str| -> Vec<PathBuf> {
-        let entries = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
-        entries.filter(|path| path.extension().is_some_and(|ext| ext == "md")).collect()
-    };
-    let pages = [texts("."), texts("docs"), texts("bench/runs")].concat();
+    let pages = [
+        "",
+        "bench/runs",
+        "docs",
+        "docs/tutorial",
+        "docs/howto",
+        "docs/reference",
+        "docs/explanation",
+    ];
+    let pages = pages.map(|folder| texts(&root.join(folder))).concat();
     assert!(pages.len() > 12, "{pages:?}");
     let mut links = 0;
     let mut dead = Vec::new();
@@ -61,7 +86,8 @@ fn every_link_leads_somewhere() {
             }
             links += 1;
             let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
-            let target = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
+            let folder = path.parent().unwrap();
+            let target = if file.is_empty() { path.clone() } else { folder.join(file) };
             let leads = target.exists()
                 && (heading.is_empty() || Page::read(&target).anchors.contains(heading));
             if !leads {

@@ -13,10 +13,10 @@ fn generate(arguments: &[&str]) -> String {
 
 #[test]
 fn the_reference_is_of_these_commands() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/commands.md");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/commands.md");
     assert!(
         fs::read_to_string(file).unwrap() == generate(&["reference"]),
-        "docs/commands.md is of other commands; made anew by `midspan generate reference > docs/commands.md`"
+        "docs/reference/commands.md is of other commands; made anew by `midspan generate reference > docs/reference/commands.md`"
     );
 }
 

@@ -22,7 +22,7 @@ fn metrics(text: &str) -> BTreeSet<&str> {
     words(text).filter(is_metric).collect()
 }
 
-/// The metrics that docs/metrics.md has, with what histograms are made of.
+/// The metrics that docs/reference/metrics.md has, with what histograms are made of.
 fn documented(page: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for row in page.lines().filter(|line| line.starts_with('|')) {
@@ -75,20 +75,20 @@ fn alerts(rules: &str) -> Vec<&str> {
 
 #[test]
 fn dashboard_and_rules_name_metrics_that_there_are() {
-    let documented = documented(&read("docs/metrics.md"));
+    let documented = documented(&read("docs/reference/metrics.md"));
     assert!(documented.contains("midspan_steer_completion_seconds_bucket"), "{documented:?}");
     assert!(!documented.contains("midspan_relay_flows_active_bucket"), "{documented:?}");
     for text in expressions() {
         let named = metrics(&text);
         assert!(named.len() > 20, "{named:?}");
         let unknown: Vec<_> = named.iter().filter(|name| !documented.contains(**name)).collect();
-        assert!(unknown.is_empty(), "docs/metrics.md does not have {unknown:?}");
+        assert!(unknown.is_empty(), "docs/reference/metrics.md does not have {unknown:?}");
     }
 }
 
 #[test]
 fn dashboard_and_rules_name_verdicts_that_there_are() {
-    let page = read("docs/relay.md");
+    let page = read("docs/reference/relay.md");
     let mut seen = 0;
     for text in expressions() {
         for matcher in text.split("verdict=").skip(1) {
@@ -97,7 +97,10 @@ fn dashboard_and_rules_name_verdicts_that_there_are() {
             let values = values[1..].split(quote).next().unwrap();
             for verdict in values.split('|').filter(|verdict| *verdict != "pass_.*") {
                 seen += 1;
-                assert!(page.contains(&format!("`{verdict}`")), "docs/relay.md lacks {verdict}");
+                assert!(
+                    page.contains(&format!("`{verdict}`")),
+                    "docs/reference/relay.md lacks {verdict}"
+                );
             }
         }
     }
@@ -107,7 +110,7 @@ fn dashboard_and_rules_name_verdicts_that_there_are() {
 #[test]
 fn each_alert_is_tested_and_says_what_to_do() {
     let (rules, tests, page) =
-        (read(RULES), read("packaging/prometheus/midspan.test.yml"), read("docs/operate.md"));
+        (read(RULES), read("packaging/prometheus/midspan.test.yml"), read("docs/howto/operate.md"));
     let alerts = alerts(&rules);
     assert!(alerts.len() > 20, "{alerts:?}");
     for alert in alerts {
@@ -116,8 +119,8 @@ fn each_alert_is_tested_and_says_what_to_do() {
             tests.split(&name).skip(1).any(|after| after.trim_start().starts_with("exp_alerts:")),
             "nothing in midspan.test.yml has {alert} fire"
         );
-        assert!(page.contains(&format!("### {alert}\n")), "docs/operate.md lacks {alert}");
-        let runbook = format!("docs/operate.md#{}\n", alert.to_lowercase());
+        assert!(page.contains(&format!("### {alert}\n")), "docs/howto/operate.md lacks {alert}");
+        let runbook = format!("docs/howto/operate.md#{}\n", alert.to_lowercase());
         assert!(rules.contains(&runbook), "the rules lack {runbook}");
     }
 }

@@ -4,7 +4,7 @@
 >>> results = midspan.run("scenarios/mec/3a.toml", short=True)
 >>> results.to_polars()
 
-docs/python.md of the project describes the package, docs/scenario.md the scenarios.
+docs/howto/python.md of the project describes the package, docs/reference/scenario.md the scenarios.
 """
 
 from ._errors import ScenarioError

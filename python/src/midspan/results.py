@@ -57,7 +57,7 @@ class Results:
         return f"<pre>{escape(self.summary())}</pre>"
 
     def records(self) -> list[dict[str, Any]]:
-        """The records as docs/results.md describes them."""
+        """The records as docs/reference/results.md describes them."""
         return [json.loads(line) for line in self.to_jsonl().splitlines()]
 
     def to_jsonl(self) -> str:

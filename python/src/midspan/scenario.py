@@ -22,7 +22,7 @@ else:
 class Scenario:
     """One experiment: a path, where connections are split, what runs over it, what is varied.
 
-    ``Scenario(mapping)`` has the keys of a scenario file (docs/scenario.md), as
+    ``Scenario(mapping)`` has the keys of a scenario file (docs/reference/scenario.md), as
     :meth:`from_toml` has its text. What is unknown, missing or impossible is a
     :class:`~midspan.ScenarioError`. Scenarios do not change: what modifies one answers another.
     """

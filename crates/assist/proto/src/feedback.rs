@@ -212,7 +212,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The bytes of `docs/assist.md`: what another implementation must write.
+    /// The bytes of `docs/reference/assist.md`: what another implementation must write.
     const SAMPLE: [u8; 48] = [
         1, 2, 2, 0, 0, 0, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8, //
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 45, 0, 2, //

@@ -8,7 +8,7 @@
 //! ([`Policy`]), when what is due ([`Registry`]), and the estimators ([`estimate`]).
 //!
 //! It is pure: it reads no clock (`now` is an argument), does no I/O, and knows neither QUIC nor
-//! any base station's format; the `midspan-assist` crate does. `docs/assist.md` has the protocol.
+//! any base station's format; the `midspan-assist` crate does. `docs/reference/assist.md` has the protocol.
 
 mod basis;
 mod board;

@@ -217,10 +217,10 @@ mod tests {
         assert_eq!(line["client_leg"]["congestion_control"], "cubic");
         assert_eq!(line["client_leg"]["min_rtt_us"], Value::Null);
         assert_eq!(line["server_leg"], Value::Null);
-        let docs = include_str!("../../../../docs/flow-log.md");
+        let docs = include_str!("../../../../docs/reference/flow-log.md");
         let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         for key in keys(&line).into_iter().chain(keys(&line["client_leg"])) {
-            assert!(docs.contains(&format!("`{key}`")), "docs/flow-log.md lacks {key}");
+            assert!(docs.contains(&format!("`{key}`")), "docs/reference/flow-log.md lacks {key}");
         }
     }
 
@@ -269,9 +269,9 @@ mod tests {
         assert_eq!((&line["slot"], &line["holdout"]), (&line["start"], &json!(0.5)));
         assert_eq!(line["up"]["last_payload_us"], 20);
         assert_eq!(line["up"]["last_acknowledged_us"], 40);
-        let docs = include_str!("../../../../docs/flow-log.md");
+        let docs = include_str!("../../../../docs/reference/flow-log.md");
         for key in line.as_object().unwrap().keys().chain(line["up"].as_object().unwrap().keys()) {
-            assert!(docs.contains(&format!("`{key}`")), "docs/flow-log.md lacks {key}");
+            assert!(docs.contains(&format!("`{key}`")), "docs/reference/flow-log.md lacks {key}");
         }
     }
 }

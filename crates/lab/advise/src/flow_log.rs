@@ -1,4 +1,4 @@
-//! Figures of a path from the flow log of a relay on it (docs/flow-log.md).
+//! Figures of a path from the flow log of a relay on it (docs/reference/flow-log.md).
 
 use midspan_scenario::Direction;
 use midspan_units::{Rate, Share, Span};

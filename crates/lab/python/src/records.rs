@@ -58,7 +58,7 @@ impl Records {
         digest_of_results(&self.records())
     }
 
-    /// One of the tables that docs/python.md describes.
+    /// One of the tables that docs/howto/python.md describes.
     fn table(&self, name: &str) -> PyResult<Table> {
         match midspan_tables::named(name, &self.records()) {
             Some(table) => Table::of(&table),

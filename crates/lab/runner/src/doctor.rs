@@ -160,7 +160,7 @@ fn retransmission_timeout() -> Finding {
             ""
         } else {
             "before Linux 6.11 the relay cannot have 1 s towards UEs: set `rto_min 1s` on the routes to \
-             them, or what is only late there is sent twice (docs/relay.md, \"Before a radio network\")"
+             them, or what is only late there is sent twice (docs/explanation/relay.md, \"Before a radio network\")"
         },
     }
 }

@@ -67,7 +67,7 @@ fn every_file_parses_and_its_short_version_is_short() {
 
 #[test]
 fn the_example_in_the_documentation_parses() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/scenario.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/scenario.md");
     let page = fs::read_to_string(path).unwrap();
     let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let scenario = Scenario::parse(example, "example").unwrap_or_else(|error| panic!("{error}"));

@@ -34,7 +34,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArguments {
-    /// Configuration file (TOML; docs/assist.md has every key)
+    /// Configuration file (TOML; docs/reference/assist.md has every key)
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Check the configuration and the files it names, print it in full, and end

@@ -23,7 +23,7 @@ use crate::log_filter;
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Configuration file (TOML; docs/relay.md has every key)
+    /// Configuration file (TOML; docs/reference/relay.md has every key)
     #[arg(long, value_name = "FILE", required_unless_present = "clients")]
     config: Option<PathBuf>,
     /// Prefix whose connections are taken, such as 10.0.0.0/8, instead of the file's; may be given

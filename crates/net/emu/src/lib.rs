@@ -10,7 +10,7 @@
 //! lost that no element meant to lose. [`Report::distrust`] says whether a run can be believed.
 //!
 //! This crate does not give interfaces addresses or routes, and knows nothing of scenarios.
-//! `docs/emu.md` describes the mechanism and its accuracy.
+//! `docs/explanation/emu.md` describes the mechanism and its accuracy.
 
 mod emulator;
 mod engine;

@@ -4,7 +4,7 @@
 //! each other in one TCP super-packet can be put out as one again, as a network card whose
 //! interrupts are as far apart hands them to its host (generic receive offload): the host then
 //! handles and acknowledges them together. What one write costs, the host's own work included, is
-//! most of what an emulator costs, so this more than halves it (numbers in `docs/emu.md`).
+//! most of what an emulator costs, so this more than halves it (numbers in `docs/explanation/emu.md`).
 //!
 //! Elements have long decided about each packet. A packet that one of them marked does not travel
 //! with one that was not.

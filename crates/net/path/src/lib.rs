@@ -11,7 +11,7 @@
 //! floating point but those of radio channels and of [`lte`], which take basic operations alone: the same
 //! bits on every machine.
 //!
-//! `docs/path.md` describes each element with its parameters, units and sources.
+//! `docs/reference/path.md` describes each element with its parameters, units and sources.
 
 mod aqm;
 mod cellular;

@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_documented_example_is_read() {
-        let document = include_str!("../../../../docs/path.md");
+        let document = include_str!("../../../../docs/reference/path.md");
         let example = document.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
         let link: LinkSpec = toml::from_str(example).unwrap();
         link.check().unwrap();

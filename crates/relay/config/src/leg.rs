@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[serde(deny_unknown_fields)]
 pub struct LegConfig {
     /// `TCP_CONGESTION`, such as `cubic`. Absent: the kernel's; but on the client's leg `ms_radio`, where
-    /// `clients` are intercepted and the relay may bring it (docs/congestion-control.md).
+    /// `clients` are intercepted and the relay may bring it (docs/reference/congestion-control.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
     /// `SO_RCVBUF`. Absent: the kernel tunes it.

@@ -5,7 +5,7 @@ use midspan_units::Span;
 use serde::{Deserialize, Serialize};
 
 /// The congestion control of the client's leg, as the kernel knows it: one for a link over radio. What speaks for
-/// it is measured in docs/congestion-control.md.
+/// it is measured in docs/explanation/congestion-control.md.
 pub const CLIENT_LEG_CONTROL: &str = "ms_radio";
 
 /// What is held of a flow in each direction, at most, beside the sockets' buffers: bytes.

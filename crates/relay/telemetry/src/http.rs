@@ -32,7 +32,7 @@ const REST: Duration = Duration::from_millis(100);
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const FRONT: &str = "Midspan relay. Its metrics are at /metrics: OpenMetrics, or Prometheus' text format for who accepts text/plain \
-                     alone. docs/metrics.md says what each means.\n";
+                     alone. docs/reference/metrics.md says what each means.\n";
 
 /// Answers for as long as it is polled.
 pub(crate) async fn serve(listener: TcpListener, source: Arc<dyn Source>) {

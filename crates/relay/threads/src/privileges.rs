@@ -5,7 +5,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs,
 };
 
-/// The capabilities that are kept; docs/relay.md says what each is for. Each thread gives up the
+/// The capabilities that are kept; docs/reference/relay.md says what each is for. Each thread gives up the
 /// others for itself: those of a process belong to its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privileges {

@@ -100,7 +100,7 @@ static __always_inline enum cc_event event_of(enum tcp_ca_event event)
 }
 
 /* Whether the threshold is none that a control answers with: a Linux 6.18 was seen not to run a control's programs
- * over one task of its own (docs/congestion-control.md), and to take what was left on its stack for their answer.
+ * over one task of its own (docs/explanation/congestion-control.md), and to take what was left on its stack for their answer.
  * Threshold and window are then what they were before. */
 static __always_inline bool is_unanswered(struct sock *sk, struct cc *cc)
 {

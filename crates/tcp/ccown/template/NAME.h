@@ -1,7 +1,7 @@
 /* NAME: grows as Reno does, but a loss takes a quarter of the window in place of half (RFC 5681, sections 3.1 and 3.2).
  * Say here what it is written from, and why.
  *
- * What each function is asked, and may answer, cc.h says; docs/howto-own-congestion-control.md has it in short. This
+ * What each function is asked, and may answer, cc.h says; docs/howto/own-congestion-control.md has it in short. This
  * is run by the kernel, where there is no floating point, no loop without a bound, and nothing of the C library. */
 #pragma once
 

@@ -1,4 +1,4 @@
-//! One run's result, one JSON object a line. `docs/results.md` describes the same schema.
+//! One run's result, one JSON object a line. `docs/reference/results.md` describes the same schema.
 
 use std::collections::BTreeMap;
 

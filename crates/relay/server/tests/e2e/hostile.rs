@@ -1,5 +1,5 @@
 //! A client that does all that a client should not, on thousands of connections at once: what it
-//! costs the relay stays within the bounds that docs/relay.md states, and others do not notice.
+//! costs the relay stays within the bounds that docs/explanation/relay.md states, and others do not notice.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

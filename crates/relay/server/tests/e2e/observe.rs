@@ -114,10 +114,13 @@ fn metrics_are_the_counters_and_name_no_subscriber() {
         assert!(!text.contains(address), "{text}");
     }
     // Each family is documented, and each counter is in one.
-    let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/metrics.md"));
+    let docs = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../docs/reference/metrics.md"
+    ));
     let docs = docs.unwrap();
     for name in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
-        assert!(docs.contains(&format!("`{name}")), "docs/metrics.md lacks {name}");
+        assert!(docs.contains(&format!("`{name}")), "docs/reference/metrics.md lacks {name}");
     }
     let all: f64 = counts.values().map(|_| 1.0).sum();
     let families = text.matches("midspan_relay_").count() as f64;
