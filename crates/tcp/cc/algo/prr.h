@@ -9,7 +9,7 @@ struct prr {
 	u32 delivered;   /* prr_delivered */
 	u32 out;         /* prr_out */
 	u32 recover_fs;  /* RecoverFS: packets in flight when it began; 0: no reduction goes on */
-	u32 in_flight;   /* after the last acknowledgement */
+	u32 in_flight;   /* after the last acknowledgement since; at first U32_MOST */
 	u32 snd_una;     /* the same */
 	u32 lost;        /* the same: packets held lost */
 };
@@ -18,7 +18,9 @@ CC_INLINE void prr_begin(struct prr *prr, const struct cc *cc)
 {
 	prr->delivered = prr->out = 0;
 	prr->recover_fs = max32(max32(cc->cwnd, cc->in_flight), 1);
-	prr->in_flight = cc->in_flight;
+	/* Nothing is sent before the acknowledgement that it began with has been dealt with. What was in flight before that
+	 * one is no measure: what it tells to be lost was part of it. */
+	prr->in_flight = U32_MOST;
 	prr->snd_una = cc->snd_una;
 	prr->lost = cc->lost;
 }
