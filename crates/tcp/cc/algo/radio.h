@@ -9,9 +9,9 @@
  *    queue. So a loss is congestion too where the queue is near the deepest that was seen lately, be it
  *    a shallow one; but then the window is left what the path was seen to carry in its least
  *    round-trip time (Westwood's BWE x RTTmin), and a burst: no queue is held by less.
- * 3. Losses without a queue of which there are more than chance takes: a policer has none. Once that can be what slow
- *    start has sent into a queue that was full before it was seen: then the window falls to what the path was seen to
- *    carry. Again, every loss is congestion for some time.
+ * 3. Losses without a queue of which there are more than chance takes: a policer has none. Once or twice that can be
+ *    what slow start has sent into a queue that was full before it was seen: then the window falls to what the path was
+ *    seen to carry. Again, every loss is congestion for some time.
  * 4. ECN's marks: the network itself says so.
  *
  * And slow start does not end because acknowledgements come in a train as long as the path (HyStart) where that is how
@@ -38,30 +38,25 @@
 #define RADIO_DEEPEST_MS 10000u
 /* Rounds in which the path was seen to carry so much. */
 #define RADIO_BW_ROUNDS 10u
-/* Losing more than 1 in 25 is no chance, where so many at least were delivered in so many rounds. */
-#define RADIO_MUCH_ONE_IN 25u
+/* Losing more than 1 in 16 is no chance, where so many at least were delivered in so many rounds. */
+#define RADIO_MUCH_ONE_IN 16u
 #define RADIO_MUCH_DELIVERED 1000u
 #define RADIO_MUCH_ROUNDS 8u
 /* And more than 1 in 10 of far fewer, over two rounds: a policer takes half of what slow start sends. */
 #define RADIO_TOO_MUCH_ONE_IN 10u
 #define RADIO_TOO_MUCH_SENT 100u
 #define RADIO_TOO_MUCH_ROUNDS 2u
-/* For how long it is remembered, and for how long every loss is congestion after that, milliseconds. */
+/* So often that is an overflow of slow start's, whose window comes back if it proves a mistake; then it is a policer. */
+#define RADIO_OVERFLOWS 2u
+/* For how long each is remembered, and for how long every loss is congestion after that, milliseconds. */
 #define RADIO_POLICED_MS 10000u
 
 /* What a loss is taken for. */
 enum radio_cause {
 	RADIO_CHANCE,
 	RADIO_SHALLOW_QUEUE, /* rule 2 */
-	RADIO_OVERFLOW,      /* rule 3, once */
+	RADIO_OVERFLOW,      /* rule 3, once or twice */
 	RADIO_CONGESTION,
-};
-
-/* Whether there is a policer. */
-enum radio_policer {
-	RADIO_NO_POLICER,
-	RADIO_SUSPECTED, /* more was lost than chance takes, once */
-	RADIO_POLICED,
 };
 
 struct radio {
@@ -79,11 +74,11 @@ struct radio {
 	u32 much_round;            /* since this round what is lost is counted, against these numbers */
 	u32 much_delivered;
 	u32 much_lost;
-	u32 policer_until;         /* milliseconds: how long `policer` holds */
+	u32 suspected_until;       /* milliseconds: how long `suspected` holds */
 	u32 prior_cwnd;            /* before a reduction that may prove a mistake */
 	u8 reduced;                /* it was, since the stack began its own */
 	u8 reducing;               /* `reduced_until` is in force */
-	u8 policer;                /* enum radio_policer */
+	u8 suspected;              /* times that more was lost than chance takes; beyond RADIO_OVERFLOWS it is policed */
 };
 
 /* How much longer than the least of all the least round-trip time of a round is. */
@@ -148,21 +143,26 @@ CC_INLINE int radio_loses_much(struct radio *radio, const struct cc *cc)
 	return too_much || (u64)lost * RADIO_MUCH_ONE_IN > sent;
 }
 
+CC_INLINE int radio_is_policed(const struct radio *radio)
+{
+	return radio->suspected > RADIO_OVERFLOWS;
+}
+
+CC_INLINE void radio_suspect(struct radio *radio, const struct cc *cc, u32 times)
+{
+	radio->suspected = (u8)min32(times, RADIO_OVERFLOWS + 1);
+	radio->suspected_until = radio_now_ms(cc) + RADIO_POLICED_MS;
+}
+
 /* Whether what is lost may be what overflowed some rounds ago: it is told of until it is repaired, when the queue has gone
  * long since. */
 CC_INLINE int radio_repairs(const struct radio *radio, const struct cc *cc)
 {
-	u32 since_ms = radio_now_ms(cc) - (radio->policer_until - RADIO_POLICED_MS);
+	u32 since_ms = radio_now_ms(cc) - (radio->suspected_until - RADIO_POLICED_MS);
 	u32 rounds_ms = cc->min_rtt_us * RADIO_MUCH_ROUNDS / 1000u;
 
-	return radio->policer != RADIO_POLICED &&
-	       (radio->reducing || (radio->policer == RADIO_SUSPECTED && since_ms < rounds_ms));
-}
-
-CC_INLINE void radio_police(struct radio *radio, const struct cc *cc, enum radio_policer policer)
-{
-	radio->policer = policer;
-	radio->policer_until = radio_now_ms(cc) + RADIO_POLICED_MS;
+	return !radio_is_policed(radio) &&
+	       (radio->reducing || (radio->suspected && since_ms < rounds_ms));
 }
 
 CC_INLINE enum radio_cause radio_cause(struct radio *radio, const struct cc *cc)
@@ -171,15 +171,16 @@ CC_INLINE enum radio_cause radio_cause(struct radio *radio, const struct cc *cc)
 	int is_full = queue > min32(base, hystart_threshold_us(base)), much = 0;
 	u64 deepest = best_value(&radio->deepest);
 
-	if (radio->policer && !before(radio_now_ms(cc), radio->policer_until))
-		radio_police(radio, cc, radio->policer == RADIO_POLICED ? RADIO_SUSPECTED : RADIO_NO_POLICER);
+	/* A policer is still there, until it is shown otherwise. */
+	if (radio->suspected && !before(radio_now_ms(cc), radio->suspected_until))
+		radio_suspect(radio, cc, radio_is_policed(radio) ? RADIO_OVERFLOWS : 0);
 	if (is_full || radio_repairs(radio, cc))
 		radio_count_anew(radio, cc);
 	else
 		much = radio_loses_much(radio, cc);
 	if (much)
-		radio_police(radio, cc, radio->policer ? RADIO_POLICED : RADIO_SUSPECTED);
-	if (is_full || radio->policer == RADIO_POLICED)
+		radio_suspect(radio, cc, radio->suspected + 1u);
+	if (is_full || radio_is_policed(radio))
 		return RADIO_CONGESTION;
 	if (much)
 		return RADIO_OVERFLOW;

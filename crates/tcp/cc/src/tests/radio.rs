@@ -152,6 +152,19 @@ fn an_overflow_is_no_policer() {
     assert_eq!(sender.control.ssthresh(), left);
 }
 
+/// The acknowledgement that begins a reduction tells of a third of what was in flight as lost. None of that was sent since,
+/// and the first retransmission goes at once (RFC 9937, section 6).
+#[test]
+fn what_was_lost_is_not_held_sent() {
+    let mut sender = sender(300, BASE);
+    sender.connection.lost += 100;
+    sender.connection.in_flight = 199;
+    sender.sample.prior_in_flight = 300;
+    sender.control.on_reduction(&sender.connection, State::Recovery);
+    sender.control.on_ack(&sender.connection, &sender.sample);
+    assert!(sender.control.cwnd() > 199, "{}", sender.control.cwnd());
+}
+
 /// What is lost to a queue that is seen, however much, tells of no policer.
 #[test]
 fn what_a_full_queue_drops_is_no_policers() {
@@ -175,7 +188,7 @@ fn what_a_full_queue_drops_is_no_policers() {
 #[test]
 fn who_lost_much_gives_way_for_some_time() {
     let mut sender = sender(1000, BASE);
-    for _ in 0..20 {
+    for _ in 0..60 {
         sender.connection.lost += 100;
         sender.round();
     }
