@@ -22,7 +22,7 @@ use crate::proof::{self, Probes, Proof};
 
 /// How long what is steered may take to be seen to arrive while the relay runs, and how long it waits to look again if it does
 /// not: at first, and at most.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
 const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
 /// BPF steering. Dropping this ends it; packets of flows still open then go astray, so they must have
@@ -194,21 +194,18 @@ impl Steered {
         config: &Config,
         patience: Duration,
     ) -> Result<(), InterceptionError> {
-        let Some(proof) = &self.proof else { return Ok(()) };
-        let proven = proof.run(&mut self.steering, config, patience);
-        if !matches!(proven, Err(InterceptionError::Unproven(_))) || !self.has_rules() {
-            return proven;
-        }
-        // What rules have against one way to deliver they may not have against the other.
-        let by_loopback = self.by_loopback;
-        let Err(error) = proven else { return Ok(()) };
-        tracing::info!(by_loopback, "{error}");
-        self.set_loopback(!by_loopback)?;
-        let Some(proof) = &self.proof else { return Ok(()) };
-        let proven = proof.run(&mut self.steering, config, patience);
-        if proven.is_err() {
+        let Some(proof) = self.proof.take() else { return Ok(()) };
+        let (first, has_rules) = (self.by_loopback, self.has_rules());
+        let mut prove = |by_loopback| {
             self.set_loopback(by_loopback)?;
-        }
+            proof.run(&mut self.steering, config, patience)
+        };
+        let (way, proven) = match has_rules {
+            true => choose_way(first, prove),
+            false => (first, prove(first)),
+        };
+        self.proof = Some(proof);
+        self.set_loopback(way)?;
         proven
     }
 
@@ -411,4 +408,65 @@ fn is_there_still(
 
 fn interfaces() -> Result<Vec<Interface>, InterceptionError> {
     Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(InterceptionError::Routing)
+}
+
+/// The way for what is delivered to come in, and what `prove` makes of it: `first`, unless rules have something against it and
+/// nothing against the other. A proof sees rules for all links alone. So where both may be proven it is `first`, for
+/// which a busy machine may have been too late just once.
+fn choose_way(
+    first: bool,
+    mut prove: impl FnMut(bool) -> Result<(), InterceptionError>,
+) -> (bool, Result<(), InterceptionError>) {
+    let why = match prove(first) {
+        Err(InterceptionError::Unproven(why)) => why,
+        proven => return (first, proven),
+    };
+    tracing::info!(by_loopback = first, "{why}");
+    if let Err(error) = prove(!first) {
+        return (first, Err(error));
+    }
+    match prove(first) {
+        Err(InterceptionError::Unproven(_)) => (!first, Ok(())),
+        proven => (first, proven),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is chosen if proofs end so, in order; and how many there were.
+    fn chosen(ends: &[bool]) -> (bool, bool, usize) {
+        let mut tried = Vec::new();
+        let (way, proven) = choose_way(true, |by_loopback| {
+            tried.push(by_loopback);
+            match ends[tried.len() - 1] {
+                true => Ok(()),
+                false => Err(InterceptionError::Unproven("late".into())),
+            }
+        });
+        assert_eq!(tried, [true, false, true][..tried.len()]);
+        (way, proven.is_ok(), tried.len())
+    }
+
+    #[test]
+    fn the_first_way_is_taken_if_it_can_be() {
+        assert_eq!(chosen(&[true]), (true, true, 1));
+    }
+
+    #[test]
+    fn the_other_way_is_taken_if_rules_have_something_against_the_first() {
+        assert_eq!(chosen(&[false, true, false]), (false, true, 3));
+    }
+
+    /// Rules for other links than the proof's may have something against the other way.
+    #[test]
+    fn who_was_late_once_does_not_lose_the_first_way() {
+        assert_eq!(chosen(&[false, true, true]), (true, true, 3));
+    }
+
+    #[test]
+    fn what_arrives_by_neither_way_is_not_proven() {
+        assert_eq!(chosen(&[false, false]), (true, false, 2));
+    }
 }
