@@ -50,10 +50,10 @@ plant "silence of another server is told" worker.rs 'entry.armed.stop(Timer::Sil
     }'
 plant "a port is tried once" worker.rs 'self.start(Timer::Port, now + (tried_for / 4).max(PORT_RETRY), key);' ''
 plant "the last bytes are not looked after" worker.rs 'self.start(Timer::Drain, now + DRAIN_LOOK, key);' ''
-plant "what is still stays" worker.rs 'self.end_still_flows(now, host);' ''
+plant "what is still stays" worker.rs 'self.end_idle_flows(now, host);' ''
 plant "a turn is forgotten" worker.rs 'Action::Turn => self.enqueue(key),' 'Action::Turn => {}'
 plant "who waits for a buffer is forgotten" worker.rs 'self.wake_waiting(host);' ''
-plant "nobody says when to call again" worker.rs '.chain(sweep)' ''
+plant "nobody says when to call again" worker.rs '.chain(idle_sweep)' ''
 plant "a server that is silent keeps its client's port" deferred_accept.rs 'drop(connection);
             self.by_ends' 'self.by_ends'
 plant "a server that has refused keeps its client's port" deferred_accept.rs 'drop(connection);

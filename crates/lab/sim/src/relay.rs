@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use midspan_split::{
-    Action, Cause, ClientLink, Failure, FirstWindows, Leg, LegInfo, Legs, Outcome, PerLeg, Read,
-    Readiness, Way, Write,
+    Action, Cause, ClientLink, CopyMode, Failure, FirstWindows, Leg, LegInfo, Legs, Outcome,
+    PerLeg, Read, Readiness, Write,
 };
 use midspan_tcp::{Endpoint, Stage};
 
@@ -141,7 +141,7 @@ impl Endpoints<'_> {
 }
 
 impl Legs for Endpoints<'_> {
-    fn read(&mut self, from: Leg, _: Way, most: u64) -> Read {
+    fn read(&mut self, from: Leg, _: CopyMode, most: u64) -> Read {
         let now = self.world.now;
         let Some(source) = self.endpoint(from) else { return Read::Dry };
         match source.read(now, most) {

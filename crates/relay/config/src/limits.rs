@@ -1,6 +1,6 @@
 //! What is taken at most.
 
-use midspan_split::Patience;
+use midspan_split::IdleTimeouts;
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
@@ -58,8 +58,8 @@ impl Default for LimitsConfig {
 }
 
 impl LimitsConfig {
-    /// How long flows may be still.
-    pub fn patience(&self) -> Patience {
-        Patience { idle: self.idle, half_closed: self.half_closed }
+    /// How long flows may be idle.
+    pub fn idle_timeouts(&self) -> IdleTimeouts {
+        IdleTimeouts { idle: self.idle, half_closed: self.half_closed }
     }
 }

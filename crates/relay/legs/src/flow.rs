@@ -9,8 +9,8 @@ use std::vec::IntoIter;
 use midspan_forward::Forward;
 use midspan_observe::{Count, FlowId};
 use midspan_split::{
-    ClientLink, Failure, FirstWindows, Flow, Key, Leg, LegInfo, Legs, Note, PerLeg, Read,
-    Readiness, Verdict, Way, Write,
+    ClientLink, CopyMode, Disposition, Failure, FirstWindows, Flow, Key, Leg, LegInfo, Legs, Note,
+    PerLeg, Read, Readiness, Write,
 };
 use midspan_steer::FirstWindow;
 use midspan_sys::ring::Outgoing;
@@ -22,7 +22,7 @@ use rustix::net::{SendFlags, Shutdown, shutdown, sockopt};
 use crate::counters::Counters;
 use crate::outbox::Outbox;
 use crate::pool::Pool;
-use crate::store::{Store, failure};
+use crate::relay_buffer::{RelayBuffer, failure};
 
 /// What a flow has beside what is decided of it: two sockets, and what is held between them.
 ///
@@ -31,8 +31,8 @@ use crate::store::{Store, failure};
 pub struct LiveFlow {
     sockets: PerLeg<OwnedFd>,
     /// Where bytes are between reading and writing, by the leg read from.
-    stores: PerLeg<Store>,
-    story: Story,
+    buffers: PerLeg<RelayBuffer>,
+    metadata: FlowMetadata,
     /// Servers to try if this one cannot be connected to.
     others: Others,
     /// Code point of the client's SYN, which connections to the server have too.
@@ -88,7 +88,7 @@ impl Beginning<'_> {
 
 /// What is told of a flow from outside, beside its bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Story {
+pub struct FlowMetadata {
     /// What the flow log calls it.
     pub id: FlowId,
     /// Who has opened it.
@@ -155,15 +155,15 @@ impl Others {
 impl LiveFlow {
     /// A flow of these sockets, of which nothing has crossed.
     pub fn new(
-        story: Story,
+        metadata: FlowMetadata,
         sockets: PerLeg<OwnedFd>,
         others: Others,
         dscp: u8,
         preface: Option<Box<[u8]>>,
         link: Arc<ClientLink>,
     ) -> Self {
-        let stores = PerLeg { client: Store::Empty, server: Store::Empty };
-        LiveFlow { sockets, stores, story, others, dscp, preface, link, begun: false }
+        let buffers = PerLeg { client: RelayBuffer::Empty, server: RelayBuffer::Empty };
+        LiveFlow { sockets, buffers, metadata, others, dscp, preface, link, begun: false }
     }
 
     /// The next server to try.
@@ -173,7 +173,7 @@ impl LiveFlow {
 
     /// Goes on with another connection to another server.
     pub fn replace_server_leg(&mut self, fd: OwnedFd, server: SocketAddr) {
-        self.story.server = server;
+        self.metadata.server = server;
         self.sockets.server = fd;
     }
 
@@ -183,8 +183,8 @@ impl LiveFlow {
     }
 
     /// What is told of it.
-    pub fn story(&self) -> &Story {
-        &self.story
+    pub fn metadata(&self) -> &FlowMetadata {
+        &self.metadata
     }
 
     /// The server has answered, and is sent what comes before the client's bytes.
@@ -192,7 +192,7 @@ impl LiveFlow {
     /// # Errors
     /// When it cannot be sent: why, or nothing if it was sent in part.
     pub fn connected(&mut self, now: Instant) -> Result<(), Option<Failure>> {
-        self.story.connected = Some(now);
+        self.metadata.connected = Some(now);
         self.others.answered();
         let Some(preface) = self.preface.take() else { return Ok(()) };
         // It fits: nothing else is in the socket's buffer yet.
@@ -204,13 +204,13 @@ impl LiveFlow {
 
     /// Its connections, and what is between them.
     pub fn legs<'a>(&'a mut self, means: Means<'a>) -> Sockets<'a> {
-        let LiveFlow { sockets, stores, story, link, begun, .. } = self;
-        Sockets { sockets, stores, spliced: &mut story.spliced, link, begun, means }
+        let LiveFlow { sockets, buffers, metadata, link, begun, .. } = self;
+        Sockets { sockets, buffers, spliced: &mut metadata.spliced, link, begun, means }
     }
 
     /// What this leg has in the outbox; with `more` to come soon.
     pub fn outgoing(&self, to: Leg, more: bool) -> Option<Outgoing<'_>> {
-        let data = self.stores[to.other()].copied()?;
+        let data = self.buffers[to.other()].copied()?;
         Some(Outgoing { socket: self.sockets[to].as_fd(), data, more })
     }
 
@@ -224,7 +224,7 @@ impl LiveFlow {
         if let Err(Errno::CANCELED | Errno::INTR) = result {
             return None;
         }
-        let written = self.stores[to.other()].sent(result);
+        let written = self.buffers[to.other()].sent(result);
         count_written(counters, to, written);
         Some(written)
     }
@@ -233,9 +233,9 @@ impl LiveFlow {
     /// dropping this: they will reset their peers, unless they have ended in order.
     pub fn release(&mut self, flow: &Flow, pool: &mut Pool) {
         // Where both FINs are acknowledged there is nothing left to deliver, nor to reset.
-        let closed = flow.verdict() == Verdict::Close;
+        let closed = flow.disposition() == Disposition::Close;
         for leg in Leg::BOTH {
-            self.stores[leg].release(pool);
+            self.buffers[leg].release(pool);
             // Left to linger for zero seconds it would take back what it has not yet delivered.
             if !closed
                 && flow.has_ended(leg)
@@ -251,7 +251,7 @@ impl LiveFlow {
 #[derive(Debug)]
 pub struct Sockets<'a> {
     sockets: &'a PerLeg<OwnedFd>,
-    stores: &'a mut PerLeg<Store>,
+    buffers: &'a mut PerLeg<RelayBuffer>,
     /// Directions that were ever promoted to splicing.
     spliced: &'a mut PerLeg<bool>,
     link: &'a ClientLink,
@@ -260,16 +260,16 @@ pub struct Sockets<'a> {
 }
 
 impl Legs for Sockets<'_> {
-    fn read(&mut self, from: Leg, way: Way, most: u64) -> Read {
+    fn read(&mut self, from: Leg, mode: CopyMode, most: u64) -> Read {
         let Means { pool, counters, .. } = &mut self.means;
-        let store = &mut self.stores[from];
-        if way == Way::Copy {
-            store.leave_empty_pipe(pool);
+        let buffer = &mut self.buffers[from];
+        if mode == CopyMode::Copy {
+            buffer.leave_empty_pipe(pool);
         }
-        if !store.prepare(way, pool, counters) {
+        if !buffer.prepare(mode, pool, counters) {
             return Read::NoBuffer;
         }
-        let read = store.read(&self.sockets[from], most);
+        let read = buffer.read(&self.sockets[from], most);
         if let Read::Some { bytes, .. } = read {
             received(counters, from).add(bytes);
         }
@@ -281,11 +281,11 @@ impl Legs for Sockets<'_> {
         if is_first {
             self.means.beginning.settle(&self.sockets.client, self.link);
         }
-        let copies = self.stores[to.other()].copied().is_some();
+        let copies = self.buffers[to.other()].copied().is_some();
         let written = if copies && self.means.outbox.post(self.means.key, to) {
             Write::Posted
         } else {
-            let written = self.stores[to.other()].write(&self.sockets[to], more);
+            let written = self.buffers[to.other()].write(&self.sockets[to], more);
             count_written(self.means.counters, to, written);
             written
         };
@@ -301,11 +301,11 @@ impl Legs for Sockets<'_> {
     }
 
     fn release_if_empty(&mut self, from: Leg) {
-        self.stores[from].release_if_empty(self.means.pool);
+        self.buffers[from].release_if_empty(self.means.pool);
     }
 
     fn discard(&mut self, from: Leg) {
-        self.stores[from].release(self.means.pool);
+        self.buffers[from].release(self.means.pool);
     }
 
     fn shutdown(&mut self, to: Leg) -> Result<(), Failure> {

@@ -6,9 +6,9 @@ mod counters;
 mod flow;
 mod outbox;
 mod pool;
-mod store;
+mod relay_buffer;
 
 pub use counters::{Counters, Snapshot};
-pub use flow::{Beginning, LiveFlow, Means, Others, Sockets, Story, count_early, readiness};
+pub use flow::{Beginning, FlowMetadata, LiveFlow, Means, Others, Sockets, count_early, readiness};
 pub use outbox::Outbox;
 pub use pool::{BUFFER, Pool};

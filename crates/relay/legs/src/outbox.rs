@@ -6,7 +6,7 @@ use midspan_split::{Key, Leg};
 use midspan_sys::ring::{Outgoing, SendRing};
 use rustix::io::Errno;
 
-use crate::store::send;
+use crate::relay_buffer::send;
 
 /// Legs that have something to be sent.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Instant;
 
 use midspan_forward::Accepted;
-use midspan_legs::{LiveFlow, Story};
+use midspan_legs::{FlowMetadata, LiveFlow};
 use midspan_observe::FlowId;
 use midspan_split::{Cause, PerLeg, Totals};
 use midspan_units::Time;
@@ -16,7 +16,7 @@ pub(crate) trait FlowObserver: fmt::Debug + Send + Sync {
     fn identify(&self, accepted: &Accepted, now: Time) -> FlowId;
 
     /// A flow of a worker begins now.
-    fn begins(&self, worker: usize, story: &Story);
+    fn begins(&self, worker: usize, metadata: &FlowMetadata);
 
     /// A flow of a worker is over; its sockets are not closed yet.
     fn ended(
@@ -29,5 +29,5 @@ pub(crate) trait FlowObserver: fmt::Debug + Send + Sync {
     );
 
     /// The server leg of a flow of a worker could not even begin.
-    fn not_started(&self, worker: usize, story: &Story, now: Instant);
+    fn not_started(&self, worker: usize, metadata: &FlowMetadata, now: Instant);
 }

@@ -189,7 +189,7 @@ impl Source for View {
 }
 
 fn brief(flow: &Scanned) -> Brief {
-    let Scanned { key, story, totals, seen } = *flow;
-    let (client, server, start) = (story.client, story.server, story.start);
-    Brief { key, client, server, start, connected: story.connected.is_some(), totals, seen }
+    let Scanned { key, metadata, totals, seen } = *flow;
+    let (client, server, start) = (metadata.client, metadata.server, metadata.start);
+    Brief { key, client, server, start, connected: metadata.connected.is_some(), totals, seen }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use midspan_forward::Accepted;
-use midspan_legs::{LiveFlow, Story};
+use midspan_legs::{FlowMetadata, LiveFlow};
 use midspan_observe::{Began, FlowId};
 use midspan_sockets::leg_stats;
 use midspan_split::{Cause, Leg, PerLeg, Totals};
@@ -21,8 +21,8 @@ impl FlowObserver for Observer {
         Observer::identify(self, accepted.client, accepted.server, began)
     }
 
-    fn begins(&self, worker: usize, story: &Story) {
-        Observer::begins(self, worker, story.id, story.client, story.server);
+    fn begins(&self, worker: usize, metadata: &FlowMetadata) {
+        Observer::begins(self, worker, metadata.id, metadata.client, metadata.server);
     }
 
     /// Without metrics and flow log this costs nothing.
@@ -39,25 +39,25 @@ impl FlowObserver for Observer {
         }
         let ask = |leg| leg_stats(flow.fd(leg), self.wants_names());
         let stats = PerLeg { client: ask(Leg::Client), server: ask(Leg::Server) };
-        let ended = EndedFlow { totals, stats, cause, ..of(flow.story(), now) };
+        let ended = EndedFlow { totals, stats, cause, ..of(flow.metadata(), now) };
         Observer::ended(self, worker, &ended);
     }
 
-    fn not_started(&self, worker: usize, story: &Story, now: Instant) {
+    fn not_started(&self, worker: usize, metadata: &FlowMetadata, now: Instant) {
         let cause = Some(Cause::ConnectFailed);
-        Observer::ended(self, worker, &EndedFlow { cause, ..of(story, now) });
+        Observer::ended(self, worker, &EndedFlow { cause, ..of(metadata, now) });
     }
 }
 
 /// A flow that ends in order now, of which no more is known than this.
-fn of(story: &Story, now: Instant) -> EndedFlow {
+fn of(metadata: &FlowMetadata, now: Instant) -> EndedFlow {
     EndedFlow {
-        id: story.id,
-        client: story.client,
-        server: story.server,
-        lasted: now - story.start,
-        connect: story.connected.map(|connected| connected - story.start),
-        spliced: story.spliced,
+        id: metadata.id,
+        client: metadata.client,
+        server: metadata.server,
+        lasted: now - metadata.start,
+        connect: metadata.connected.map(|connected| connected - metadata.start),
+        spliced: metadata.spliced,
         totals: PerLeg::default(),
         stats: PerLeg::default(),
         cause: None,

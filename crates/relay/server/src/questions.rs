@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use midspan_legs::Story;
+use midspan_legs::FlowMetadata;
 use midspan_observe::LegStats;
 use midspan_split::{Key, PerLeg, Totals};
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ pub(crate) enum Ask {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scanned {
     pub(crate) key: Key,
-    pub(crate) story: Story,
+    pub(crate) metadata: FlowMetadata,
     pub(crate) totals: PerLeg<Totals>,
     pub(crate) seen: Instant,
 }

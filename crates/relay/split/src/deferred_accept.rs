@@ -36,7 +36,7 @@ pub trait Asking {
 
     /// Begins to connect to the server of a SYN. That it has answered, or has refused, is [told](DeferredAccept::event) by
     /// this key.
-    fn ask(&mut self, key: Key, syn: &Self::Syn) -> Asked<Self::Connection>;
+    fn ask(&mut self, key: Key, syn: &Self::Syn) -> ConnectAttempt<Self::Connection>;
 
     /// Whether a server has answered and not refused, and is still there.
     fn is_connected(&mut self, connection: &Self::Connection) -> bool;
@@ -47,7 +47,7 @@ pub trait Asking {
 
 /// What asking comes to.
 #[derive(Debug)]
-pub enum Asked<C> {
+pub enum ConnectAttempt<C> {
     /// It is under way.
     Begun(C),
     /// A former connection still has the client's port.
@@ -169,15 +169,15 @@ impl<H: Asking> DeferredAccept<H> {
     /// Asks the server of a SYN that came at this time.
     fn ask(&mut self, syn: H::Syn, came: Time, now: Time, host: &mut H) {
         match host.ask(self.asked.next_key(), &syn) {
-            Asked::Begun(connection) => {
+            ConnectAttempt::Begun(connection) => {
                 let ends = H::ends(&syn);
                 let key = self.asked.insert((syn, connection), now);
                 self.by_ends.insert(ends, key);
             }
-            Asked::PortInUse if now < came + PORT_RETRIES => {
+            ConnectAttempt::PortInUse if now < came + PORT_RETRIES => {
                 self.port_waits.push_back((now + PORT_RETRY, came, syn));
             }
-            Asked::PortInUse | Asked::Failed => host.send_on(syn, false),
+            ConnectAttempt::PortInUse | ConnectAttempt::Failed => host.send_on(syn, false),
         }
     }
 

@@ -50,7 +50,7 @@ enum Stage {
 
 /// What is to become of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Disposition {
     /// It goes on.
     Continue,
     /// Both directions have ended and are acknowledged: close both legs in order.
@@ -230,16 +230,16 @@ impl Flow {
     // What to do now.
 
     /// Whether the flow goes on.
-    pub fn verdict(&self) -> Verdict {
+    pub fn disposition(&self) -> Disposition {
         let is_over = |leg: &Leg| self.streams[*leg].is_over();
         match (self.stage, self.lost) {
-            (Stage::Over(cause), _) => Verdict::Abort(cause),
-            (Stage::Connecting, _) => Verdict::Continue,
-            (Stage::Relaying, _) if Leg::BOTH.iter().all(is_over) => Verdict::Close,
+            (Stage::Over(cause), _) => Disposition::Abort(cause),
+            (Stage::Connecting, _) => Disposition::Continue,
+            (Stage::Relaying, _) if Leg::BOTH.iter().all(is_over) => Disposition::Close,
             (Stage::Relaying, Some(Lost { leg, is_delivered: true, .. })) => {
-                Verdict::Abort(Cause::Reset(leg))
+                Disposition::Abort(Cause::Reset(leg))
             }
-            (Stage::Relaying, _) => Verdict::Continue,
+            (Stage::Relaying, _) => Disposition::Continue,
         }
     }
 

@@ -9,24 +9,24 @@
 //! decisions with real sockets, the simulator with simulated ones.
 //!
 //! A [`Pump`] carries a flow out over any two [`Legs`]: tell it of events, and give it turns. Both
-//! of them do so. It asks its [`Flow`], in this order: [`Flow::verdict`] (is it over?),
+//! of them do so. It asks its [`Flow`], in this order: [`Flow::disposition`] (is it over?),
 //! [`Flow::to_write`], [`Flow::may_read`], [`Flow::must_finish`], [`Flow::awaits_drain`].
 
 mod admission;
+mod copy_mode;
 pub mod defaults;
 mod deferred_accept;
 mod drain;
 mod first_window;
 mod flow;
 mod heartbeat;
+mod idle;
 mod leg;
 mod linger;
-mod mover;
 pub mod proxy_protocol;
 mod pump;
 mod read_ahead;
 mod slab;
-mod stillness;
 mod stream;
 mod timers;
 mod waits;
@@ -34,19 +34,19 @@ mod window;
 mod worker;
 
 pub use admission::{Admission, Budget, Limits, Refusal, room_of_each, takes_nearby};
+pub use copy_mode::{CopyMode, CopyModeSelector};
 pub use defaults::ReadAheadKind;
-pub use deferred_accept::{Asked, Asking, DeferredAccept, Ends};
+pub use deferred_accept::{Asking, ConnectAttempt, DeferredAccept, Ends};
 pub use drain::{Drain, DrainKind};
 pub use first_window::{ClientLink, FirstWindows};
-pub use flow::{Cause, Flow, Totals, Verdict};
+pub use flow::{Cause, Disposition, Flow, Totals};
 pub use heartbeat::{Beat, Heartbeat, Vitals};
+pub use idle::{IdleTimeouts, IdleTracker};
 pub use leg::{Leg, PerLeg};
 pub use linger::Linger;
-pub use mover::{Mover, Way};
 pub use pump::{Action, Failure, LegInfo, Legs, Note, Outcome, Pump, Read, Readiness, Write};
 pub use read_ahead::ReadAhead;
 pub use slab::{Key, Slab};
-pub use stillness::{Patience, Stillness};
 pub use stream::Watermarks;
 pub use timers::Timer;
 pub use waits::Waits;

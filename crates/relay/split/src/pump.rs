@@ -1,19 +1,19 @@
 use midspan_units::{Span, Time};
 
-use crate::flow::{Cause, Flow, Verdict};
+use crate::copy_mode::{CopyMode, CopyModeSelector};
+use crate::flow::{Cause, Disposition, Flow};
+use crate::idle::{IdleTimeouts, IdleTracker};
 use crate::leg::{Leg, PerLeg};
 use crate::linger::Linger;
-use crate::mover::{Mover, Way};
 use crate::read_ahead::ReadAhead;
-use crate::stillness::{Patience, Stillness};
 use crate::stream::Watermarks;
 
 /// The two connections of a flow as a [`Pump`] uses them, and what is held between them. No call
 /// blocks: what cannot be done now is answered so, and an [event](Pump::event) tells when it can.
 pub trait Legs {
-    /// Reads up to `most` bytes from a leg behind what is held of it, in this way if nothing is held
+    /// Reads up to `most` bytes from a leg behind what is held of it, in this mode if nothing is held
     /// that came in another one. `most` is never zero.
-    fn read(&mut self, from: Leg, way: Way, most: u64) -> Read;
+    fn read(&mut self, from: Leg, mode: CopyMode, most: u64) -> Read;
 
     /// Writes to a leg what is `held` for it, in bytes and never zero. With `more`, which must then
     /// come soon, what does not fill a segment may be kept back.
@@ -173,7 +173,7 @@ pub struct Pump {
     ends: PerLeg<End>,
     /// By the leg read from.
     directions: PerLeg<Direction>,
-    stillness: Stillness,
+    idle: IdleTracker,
     linger: Linger,
 }
 
@@ -201,7 +201,7 @@ struct End {
 #[derive(Debug, Clone, Copy)]
 struct Direction {
     ahead: ReadAhead,
-    mover: Mover,
+    copy_mode: CopyModeSelector,
     /// What is held is posted.
     posted: bool,
 }
@@ -210,12 +210,13 @@ impl Pump {
     /// A flow whose client is connected and whose server leg is connecting. `ahead` is how far each
     /// leg is read ahead of the other.
     pub fn new(ahead: PerLeg<ReadAhead>) -> Pump {
-        let direction = |ahead| Direction { ahead, mover: Mover::new(), posted: false };
+        let direction =
+            |ahead| Direction { ahead, copy_mode: CopyModeSelector::new(), posted: false };
         Pump {
             flow: Flow::new(Watermarks::up_to(ahead.client.limit())),
             ends: PerLeg::default(),
             directions: PerLeg { client: direction(ahead.client), server: direction(ahead.server) },
-            stillness: Stillness::new(),
+            idle: IdleTracker::new(),
             linger: Linger::default(),
         }
     }
@@ -313,7 +314,7 @@ impl Pump {
     pub fn turn(&mut self, now: Time, most: u64, legs: &mut impl Legs) -> Action {
         let mut action = Action::Wait;
         for from in Leg::BOTH {
-            if self.flow.verdict() != Verdict::Continue {
+            if self.flow.disposition() != Disposition::Continue {
                 break;
             }
             match (action, self.pump(from, most, legs)) {
@@ -331,10 +332,10 @@ impl Pump {
 
     /// What the flow wants, which is this as long as it goes on.
     fn action(&self, action: Action) -> Action {
-        match self.flow.verdict() {
-            Verdict::Continue => action,
-            Verdict::Close => Action::Close,
-            Verdict::Abort(cause) => Action::Abort(cause),
+        match self.flow.disposition() {
+            Disposition::Continue => action,
+            Disposition::Close => Action::Close,
+            Disposition::Abort(cause) => Action::Abort(cause),
         }
     }
 
@@ -363,13 +364,13 @@ impl Pump {
     }
 
     /// Why to reset the flow, if nothing has moved for too long.
-    pub fn overstays(&mut self, patience: &Patience, now: Time) -> Option<Cause> {
-        self.stillness.look(&self.flow, patience, now)
+    pub fn check_idle(&mut self, idle_timeouts: &IdleTimeouts, now: Time) -> Option<Cause> {
+        self.idle.check(&self.flow, idle_timeouts, now)
     }
 
     /// Whether a leg's connection has failed, and what came by it is still on its way to the other one's peer.
     pub fn is_lingering(&self) -> bool {
-        self.flow.lost().is_some() && self.flow.verdict() == Verdict::Continue
+        self.flow.lost().is_some() && self.flow.disposition() == Disposition::Continue
     }
 
     /// Has the next turn of one that [lingers](Pump::is_lingering) see how much is acknowledged, where events do not
@@ -410,9 +411,9 @@ impl Pump {
         let moved = self.flow.total_received(from) - before;
         let direction = &mut self.directions[from];
         if moved > 0 {
-            let way = direction.mover.way();
-            direction.mover.moved(moved);
-            if way < direction.mover.way() {
+            let mode = direction.copy_mode.selected();
+            direction.copy_mode.moved(moved);
+            if mode < direction.copy_mode.selected() {
                 legs.observe(Note::Promoted(from));
             }
         }
@@ -427,8 +428,9 @@ impl Pump {
     /// Reads once. `None` if it may be worth going on.
     fn read(&mut self, from: Leg, room: u64, legs: &mut impl Legs) -> Option<Action> {
         let end = &mut self.ends[from];
-        let way = if end.urgent { Way::Copy } else { self.directions[from].mover.way() };
-        match legs.read(from, way, room) {
+        let mode =
+            if end.urgent { CopyMode::Copy } else { self.directions[from].copy_mode.selected() };
+        match legs.read(from, mode, room) {
             Read::Some { bytes, dry } => {
                 self.flow.received(from, bytes);
                 // All before the FIN was there when it was told, and now has been read.

@@ -9,11 +9,11 @@ use midspan_units::{Span, Time};
 
 use crate::admission::{Admission, Refusal};
 use crate::flow::{Cause, Flow};
+use crate::idle::IdleTimeouts;
 use crate::leg::{Leg, PerLeg};
 use crate::pump::{Action, Failure, Legs, Outcome, Pump, Readiness, Write};
 use crate::read_ahead::ReadAhead;
 use crate::slab::{Key, Slab};
-use crate::stillness::Patience;
 use crate::timers::{Armed, Timer, Timers};
 
 /// Bytes that a flow may move in each direction before other flows get their turn.
@@ -27,8 +27,8 @@ const PORT_RETRY: Span = Span::from_millis(1);
 const PORT_RETRIES: Span = Span::from_secs(2);
 /// How often a flow is looked at that waits for its last bytes to be acknowledged.
 const DRAIN_LOOK: Span = Span::from_millis(10);
-/// Slots looked at in one go for flows that have been still for too long.
-const SWEEP: usize = 1024;
+/// Slots looked at in one go for flows that have been idle for too long.
+const IDLE_SWEEP: usize = 1024;
 
 /// What a [`Worker`]'s decisions are carried out with: sockets and buffers, whatever these are. No call blocks.
 pub trait Host {
@@ -128,8 +128,8 @@ pub enum Opened {
 pub struct Rules {
     /// How long a server may take to answer.
     pub connect_timeout: Span,
-    /// How long flows may be still.
-    pub patience: Patience,
+    /// How long flows may be idle.
+    pub idle_timeouts: IdleTimeouts,
     /// Whether silent servers are [told](Host::is_silent) of.
     pub tells_silence: bool,
 }
@@ -141,8 +141,8 @@ pub enum Reason {
     Work,
     /// A flow's timer.
     Timer(Timer),
-    /// A round through all flows for those that have been still for too long.
-    Sweep,
+    /// A round through all flows for those that have been idle for too long.
+    IdleSweep,
 }
 
 /// A flow as a worker has it.
@@ -188,12 +188,12 @@ pub struct Worker<H: Host> {
     /// Flows that wait for a buffer, first come first served.
     waiting: VecDeque<Key>,
     timers: Timers,
-    sweep: Option<Sweep>,
+    idle_sweep: Option<IdleSweep>,
 }
 
 /// A round through all flows, now and then.
 #[derive(Debug, Clone, Copy)]
-struct Sweep {
+struct IdleSweep {
     interval: Span,
     /// When the next begins, or this one goes on.
     due: Time,
@@ -201,11 +201,11 @@ struct Sweep {
     next: usize,
 }
 
-impl Sweep {
+impl IdleSweep {
     /// None if nothing is to be looked for.
-    fn new(patience: &Patience, now: Time) -> Option<Sweep> {
-        let interval = patience.interval()?;
-        Some(Sweep { interval, due: now + interval, next: 0 })
+    fn new(idle_timeouts: &IdleTimeouts, now: Time) -> Option<IdleSweep> {
+        let interval = idle_timeouts.interval()?;
+        Some(IdleSweep { interval, due: now + interval, next: 0 })
     }
 }
 
@@ -219,7 +219,7 @@ impl<H: Host> Worker<H> {
             queue: VecDeque::new(),
             waiting: VecDeque::new(),
             timers: Timers::default(),
-            sweep: Sweep::new(&rules.patience, now),
+            idle_sweep: IdleSweep::new(&rules.idle_timeouts, now),
         }
     }
 
@@ -238,10 +238,10 @@ impl<H: Host> Worker<H> {
         &self.rules
     }
 
-    /// Other rules from now on: timeouts of connects for those that begin, patience for all.
+    /// Other rules from now on: timeouts of connects for those that begin, idle timeouts for all.
     pub fn set_rules(&mut self, rules: Rules, now: Time) {
-        if rules.patience != self.rules.patience {
-            self.sweep = Sweep::new(&rules.patience, now);
+        if rules.idle_timeouts != self.rules.idle_timeouts {
+            self.idle_sweep = IdleSweep::new(&rules.idle_timeouts, now);
         }
         self.rules = rules;
     }
@@ -366,7 +366,7 @@ impl<H: Host> Worker<H> {
                 }
             }
         }
-        self.end_still_flows(now, host);
+        self.end_idle_flows(now, host);
     }
 
     /// Gives each flow that has work to do now one turn.
@@ -393,8 +393,8 @@ impl<H: Host> Worker<H> {
         }
         let timer = self.timers.next(|key| Some(&self.flows.get(key)?.armed));
         let timer = timer.map(|(due, timer)| (due, Reason::Timer(timer)));
-        let sweep = self.sweep.map(|sweep| (sweep.due, Reason::Sweep));
-        timer.into_iter().chain(sweep).min_by_key(|&(due, _)| due)
+        let idle_sweep = self.idle_sweep.map(|idle_sweep| (idle_sweep.due, Reason::IdleSweep));
+        timer.into_iter().chain(idle_sweep).min_by_key(|&(due, _)| due)
     }
 
     /// Lets flows that wait for a buffer try again, as many as there are buffers.
@@ -459,17 +459,20 @@ impl<H: Host> Worker<H> {
     }
 
     /// Goes on with a round that is due: resets flows in which nothing has moved for too long.
-    fn end_still_flows(&mut self, now: Time, host: &mut H) {
-        let Some(sweep) = self.sweep.as_mut().filter(|sweep| sweep.due <= now) else { return };
-        let (from, to) = (sweep.next, sweep.next + SWEEP);
+    fn end_idle_flows(&mut self, now: Time, host: &mut H) {
+        let Some(idle_sweep) = self.idle_sweep.as_mut().filter(|idle_sweep| idle_sweep.due <= now)
+        else {
+            return;
+        };
+        let (from, to) = (idle_sweep.next, idle_sweep.next + IDLE_SWEEP);
         if to < self.flows.slots() {
-            sweep.next = to;
+            idle_sweep.next = to;
         } else {
-            (sweep.next, sweep.due) = (0, now + sweep.interval);
+            (idle_sweep.next, idle_sweep.due) = (0, now + idle_sweep.interval);
         }
         for slot in from..to {
             if let Some((key, entry)) = self.flows.at(slot)
-                && let Some(cause) = entry.pump.overstays(&self.rules.patience, now)
+                && let Some(cause) = entry.pump.check_idle(&self.rules.idle_timeouts, now)
             {
                 self.fail(key, cause, host);
             }

@@ -1,7 +1,7 @@
 //! A split flow against a reference model: whatever happens in whatever order, no byte is lost or
 //! invented, ends and resets cross exactly as they should, and nothing ever hangs.
 
-use midspan_split::{Cause, Flow, Leg, PerLeg, Verdict, Watermarks};
+use midspan_split::{Cause, Disposition, Flow, Leg, PerLeg, Watermarks};
 use proptest::prelude::*;
 
 /// What may happen to a flow. Amounts are wishes: the driver cuts them to what the flow allows,
@@ -117,7 +117,7 @@ impl Model {
     }
 
     fn is_over(&self) -> bool {
-        self.flow.verdict() != Verdict::Continue
+        self.flow.disposition() != Disposition::Continue
     }
 
     fn apply(&mut self, event: Event) {
@@ -274,12 +274,12 @@ impl Model {
         }
         let over = Leg::BOTH.iter().all(|&leg| self.sides[leg].fin_acknowledged);
         let expected = match self.failed {
-            Some(cause) => Verdict::Abort(cause),
-            None if over => Verdict::Close,
-            None if self.delivered => Verdict::Abort(Cause::Reset(self.lost.unwrap())),
-            None => Verdict::Continue,
+            Some(cause) => Disposition::Abort(cause),
+            None if over => Disposition::Close,
+            None if self.delivered => Disposition::Abort(Cause::Reset(self.lost.unwrap())),
+            None => Disposition::Continue,
         };
-        prop_assert_eq!(self.flow.verdict(), expected);
+        prop_assert_eq!(self.flow.disposition(), expected);
         Ok(())
     }
 }
@@ -324,7 +324,7 @@ proptest! {
             // All of it, and then the reset.
             prop_assert_eq!(model.sides[lost].acknowledged, model.sides[lost].offered);
         } else if model.failed.is_none() {
-            prop_assert_eq!(model.flow.verdict(), Verdict::Close);
+            prop_assert_eq!(model.flow.disposition(), Disposition::Close);
             for leg in Leg::BOTH {
                 prop_assert_eq!(model.sides[leg].sent, model.sides[leg].offered);
             }
@@ -350,7 +350,7 @@ proptest! {
         for mistake in mistakes {
             let mut flow = relaying();
             mistake(&mut flow);
-            prop_assert_eq!(flow.verdict(), Verdict::Abort(Cause::Inconsistent));
+            prop_assert_eq!(flow.disposition(), Disposition::Abort(Cause::Inconsistent));
         }
     }
 }
@@ -374,14 +374,14 @@ fn a_half_closed_flow_still_moves_the_other_way() {
     flow.end_of_stream(Leg::Client);
     flow.finished(Leg::Server);
     flow.drained(Leg::Server);
-    assert_eq!(flow.verdict(), Verdict::Continue);
+    assert_eq!(flow.disposition(), Disposition::Continue);
     flow.received(Leg::Server, 80);
     flow.sent(Leg::Client, 80);
     flow.end_of_stream(Leg::Server);
     flow.finished(Leg::Client);
-    assert_eq!(flow.verdict(), Verdict::Continue, "not before the client has all of it");
+    assert_eq!(flow.disposition(), Disposition::Continue, "not before the client has all of it");
     flow.drained(Leg::Client);
-    assert_eq!(flow.verdict(), Verdict::Close);
+    assert_eq!(flow.disposition(), Disposition::Close);
 }
 
 #[test]
@@ -397,10 +397,10 @@ fn a_reset_does_not_overtake_data() {
         flow.received(leg, 50);
         flow.exhausted(leg);
         flow.sent(leg.other(), 80);
-        assert_eq!(flow.verdict(), Verdict::Continue, "a reset would take it back");
+        assert_eq!(flow.disposition(), Disposition::Continue, "a reset would take it back");
         assert!(flow.awaits_drain(leg.other()));
         flow.drained(leg.other());
-        assert_eq!(flow.verdict(), Verdict::Abort(Cause::Reset(leg)));
+        assert_eq!(flow.disposition(), Disposition::Abort(Cause::Reset(leg)));
     }
 }
 
@@ -415,18 +415,22 @@ fn a_fin_goes_before_the_reset_that_came_after_it() {
     assert!(flow.must_finish(Leg::Client) && !flow.awaits_drain(Leg::Client));
     flow.finished(Leg::Client);
     flow.drained(Leg::Client);
-    assert_eq!(flow.verdict(), Verdict::Abort(Cause::Reset(Leg::Server)));
+    assert_eq!(flow.disposition(), Disposition::Abort(Cause::Reset(Leg::Server)));
 }
 
 #[test]
 fn a_client_that_has_sent_and_reset_while_its_server_connects_is_delivered() {
     let mut flow = Flow::new(Watermarks::up_to(100));
     flow.lose(Leg::Client);
-    assert_eq!(flow.verdict(), Verdict::Continue);
+    assert_eq!(flow.disposition(), Disposition::Continue);
     flow.connected();
     assert_eq!(flow.may_read(Leg::Client), 100);
     let mut flow = Flow::new(Watermarks::up_to(100));
     flow.lose(Leg::Client);
     flow.exhausted(Leg::Client);
-    assert_eq!(flow.verdict(), Verdict::Abort(Cause::Reset(Leg::Client)), "who had sent nothing");
+    assert_eq!(
+        flow.disposition(),
+        Disposition::Abort(Cause::Reset(Leg::Client)),
+        "who had sent nothing"
+    );
 }

@@ -50,7 +50,7 @@ impl Asked {
                 let (part, rest) = flows.part(*next, SCAN);
                 found.extend(part.map(|(key, flow)| Scanned {
                     key,
-                    story: *flow.host().story(),
+                    metadata: *flow.host().metadata(),
                     totals: flow.flow().totals(),
                     seen,
                 }));

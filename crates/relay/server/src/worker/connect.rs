@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use midspan_forward::{Accepted, Forward};
-use midspan_legs::{LiveFlow, Others, Story, count_early};
+use midspan_legs::{FlowMetadata, LiveFlow, Others, count_early};
 use midspan_observe::subscriber;
 use midspan_sockets as sockets;
 use midspan_split::{Key, Leg, Opened, PerLeg};
@@ -27,7 +27,7 @@ impl LiveHost {
         &self,
         key: Key,
         accepted: Accepted,
-        mut story: Story,
+        mut metadata: FlowMetadata,
         server_leg: ServerLeg,
         forward: Option<Arc<Forward>>,
     ) -> io::Result<(LiveFlow, Opened)> {
@@ -69,7 +69,7 @@ impl LiveHost {
             && let Some(other) = others.next(self.now)
         {
             connected = self.connect_to(other, opening.dscp);
-            story.server = other;
+            metadata.server = other;
         }
         let sockets = PerLeg { client: client_leg, server: connected? };
         watch::leg(&self.epoll, key, Leg::Client, &sockets.client)?;
@@ -84,6 +84,6 @@ impl LiveHost {
             Opened::PortInUse => self.counters().port_waits.add(1),
         }
         let link = self.context.admission.link(&subscriber(client.ip()));
-        Ok((LiveFlow::new(story, sockets, others, opening.dscp, preface, link), opened))
+        Ok((LiveFlow::new(metadata, sockets, others, opening.dscp, preface, link), opened))
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 
 use midspan_sockets as sockets;
-use midspan_split::{Asked, Asking, Ends, Key};
+use midspan_split::{Asking, ConnectAttempt, Ends, Key};
 use midspan_steer::HeldSyn;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventFlags};
@@ -72,11 +72,11 @@ impl Asking for LiveHost {
         (syn.client, syn.server)
     }
 
-    fn ask(&mut self, key: Key, syn: &HeldSyn) -> Asked<OwnedFd> {
+    fn ask(&mut self, key: Key, syn: &HeldSyn) -> ConnectAttempt<OwnedFd> {
         match self.connect_for(key, syn) {
-            Ok(connection) => Asked::Begun(connection),
-            Err(error) if sockets::is_former(&error) => Asked::PortInUse,
-            Err(_) => Asked::Failed,
+            Ok(connection) => ConnectAttempt::Begun(connection),
+            Err(error) if sockets::is_former(&error) => ConnectAttempt::PortInUse,
+            Err(_) => ConnectAttempt::Failed,
         }
     }
 

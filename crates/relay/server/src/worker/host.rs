@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ipnet::IpNet;
 use midspan_config::Dscp;
-use midspan_legs::{Beginning, Counters, LiveFlow, Means, Outbox, Pool, Story};
+use midspan_legs::{Beginning, Counters, FlowMetadata, LiveFlow, Means, Outbox, Pool};
 use midspan_sockets as sockets;
 use midspan_split::{
     Cause, ConnectAgain, Failure, FirstWindows, Host, Key, Leg, Legs, Over, Write,
@@ -68,7 +68,7 @@ impl LiveHost {
         if self.settings.config.client_leg.dscp != Dscp::Copy {
             return;
         }
-        let Story { client, server, .. } = *flow.story();
+        let FlowMetadata { client, server, .. } = *flow.metadata();
         let marked = match slot.answer_dscp(client, server) {
             Ok(dscp) => sockets::mark(flow.fd(Leg::Client), client.ip(), dscp.unwrap_or(0)),
             Err(error) => Err(error),
@@ -117,7 +117,7 @@ impl Host for LiveHost {
     }
 
     fn connect_again(&mut self, key: Key, flow: &mut LiveFlow) -> ConnectAgain {
-        let (server, fd) = (flow.story().server, flow.fd(Leg::Server));
+        let (server, fd) = (flow.metadata().server, flow.fd(Leg::Server));
         let connected = sockets::begin_connect(fd, server)
             .and_then(|()| watch::leg(&self.epoll, key, Leg::Server, fd));
         match connected {
@@ -184,7 +184,7 @@ impl Host for LiveHost {
         if let Some(Cause::ConnectFailed | Cause::ConnectTimedOut) = cause
             && let Some(slot) = &self.slot
         {
-            slot.distrust(flow.story().server);
+            slot.distrust(flow.metadata().server);
         }
         self.context.observer.ended(self.index, &flow, decided.totals(), cause, self.now);
         flow.release(decided, &mut self.pool);

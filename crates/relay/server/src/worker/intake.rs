@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use midspan_forward::{Accepted, Forward, Frontend, Greeted};
 use midspan_interception::is_probe;
-use midspan_legs::{Counters, Story};
+use midspan_legs::{Counters, FlowMetadata};
 use midspan_observe::{Count, subscriber};
 use midspan_sockets::{self as sockets, Family, NotAccepted, Opening, Place};
 use midspan_split::proxy_protocol::Ends;
@@ -205,19 +205,19 @@ impl EventLoop {
         count_declined(self.host.counters(), opening, self.host.settings.config.fast_open);
         let (start, spliced) = (self.host.now, PerLeg::default());
         let id = self.host.context.observer.identify(&accepted, self.now());
-        let story = Story { id, client, server, start, connected: None, spliced };
-        self.host.context.observer.begins(self.host.index, &story);
+        let metadata = FlowMetadata { id, client, server, start, connected: None, spliced };
+        self.host.context.observer.begins(self.host.index, &metadata);
         let (subscriber, now) = (subscriber(client.ip()), self.now());
         let ahead = read_ahead(&self.host.settings.config);
         let begin =
-            |key, host: &mut LiveHost| host.begin(key, accepted, story, server_leg, forward);
+            |key, host: &mut LiveHost| host.begin(key, accepted, metadata, server_leg, forward);
         match self.flows.open(subscriber, ahead, now, &mut self.host, begin) {
             Ok(_) => self.balance(),
             Err(error) => {
                 tracing::debug!(%server, %error, "the server leg could not connect");
                 self.host.counters().connect_failed.add(1);
                 let Context { observer, .. } = &self.host.context;
-                observer.not_started(self.host.index, &story, self.host.now);
+                observer.not_started(self.host.index, &metadata, self.host.now);
                 self.host.counters().active.set(self.flows.flows().len() as u64);
             }
         }

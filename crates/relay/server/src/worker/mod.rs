@@ -334,7 +334,7 @@ fn first_windows(config: &Config) -> FirstWindows {
 fn rules(config: &Config, tells_silence: bool) -> Rules {
     Rules {
         connect_timeout: config.connect_timeout,
-        patience: config.limits.patience(),
+        idle_timeouts: config.limits.idle_timeouts(),
         tells_silence,
     }
 }

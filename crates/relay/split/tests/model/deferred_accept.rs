@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use midspan_split::{Asked, Asking, DeferredAccept, Ends, Key};
+use midspan_split::{Asking, ConnectAttempt, DeferredAccept, Ends, Key};
 use midspan_units::{Span, Time};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -49,7 +49,7 @@ struct Syn {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    Asked,
+    ConnectAttempt,
     Connected,
     Refused,
     Closed,
@@ -93,20 +93,20 @@ impl Asking for Net {
         ends(syn.client)
     }
 
-    fn ask(&mut self, key: Key, syn: &Syn) -> Asked<Connection> {
+    fn ask(&mut self, key: Key, syn: &Syn) -> ConnectAttempt<Connection> {
         match self.in_use.get_mut(&syn.client) {
-            Some(&mut u8::MAX) => return Asked::PortInUse,
+            Some(&mut u8::MAX) => return ConnectAttempt::PortInUse,
             Some(tries) if *tries > 0 => {
                 *tries -= 1;
-                return Asked::PortInUse;
+                return ConnectAttempt::PortInUse;
             }
             _ => {}
         }
         let number = self.keys.len();
         self.keys.push(key);
         self.clients.push(syn.client);
-        self.states.borrow_mut().push(State::Asked);
-        Asked::Begun(Connection { number, states: self.states.clone() })
+        self.states.borrow_mut().push(State::ConnectAttempt);
+        ConnectAttempt::Begun(Connection { number, states: self.states.clone() })
     }
 
     fn is_connected(&mut self, connection: &Connection) -> bool {
@@ -114,7 +114,7 @@ impl Asking for Net {
     }
 
     fn send_on(&mut self, syn: Syn, answered: bool) {
-        let is_asked = |&state: &State| state == State::Asked || state == State::Refused;
+        let is_asked = |&state: &State| state == State::ConnectAttempt || state == State::Refused;
         let in_the_way = self
             .states
             .borrow()
@@ -182,7 +182,7 @@ impl Model {
         let mut states = self.net.states.borrow_mut();
         let count = states.len().max(1);
         if let Some(state) = states.get_mut(which % count)
-            && *state == State::Asked
+            && *state == State::ConnectAttempt
         {
             *state = to;
         }

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use midspan_split::{Failure, Flow, Leg, LegInfo, Legs, PerLeg, Read, Readiness, Way, Write};
+use midspan_split::{CopyMode, Failure, Flow, Leg, LegInfo, Legs, PerLeg, Read, Readiness, Write};
 use midspan_units::Span;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -90,14 +90,14 @@ impl Tcp {
 
 /// Where bytes of a direction are, by their place in what the peer sent.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Store {
-    pub(crate) way: Option<Way>,
+pub(crate) struct RelayBuffer {
+    pub(crate) mode: Option<CopyMode>,
     /// How much of a buffer was ever used since it was empty.
     pub(crate) end: u64,
     pub(crate) held: (u64, u64),
 }
 
-impl Store {
+impl RelayBuffer {
     pub(crate) fn held(&self) -> u64 {
         self.held.1 - self.held.0
     }
@@ -106,7 +106,7 @@ impl Store {
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) tcp: PerLeg<Tcp>,
-    pub(crate) stores: PerLeg<Store>,
+    pub(crate) buffers: PerLeg<RelayBuffer>,
     /// Buffers and pipes that can still be had, by all flows together.
     pub(crate) free: Rc<Cell<u32>>,
     pub(crate) posts: bool,
@@ -115,54 +115,54 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn give_back(&mut self, from: Leg) {
-        if self.stores[from].way.take().is_some() {
+        if self.buffers[from].mode.take().is_some() {
             self.free.set(self.free.get() + 1);
         }
-        self.stores[from] = Store::default();
+        self.buffers[from] = RelayBuffer::default();
     }
 
     /// Writes of what is held for a leg.
     pub(crate) fn send(&mut self, to: Leg) -> Write {
-        let store = &mut self.stores[to.other()];
+        let buffer = &mut self.buffers[to.other()];
         let tcp = &mut self.tcp[to];
-        assert!(tcp.dead || tcp.written == store.held.0, "a byte is missing, or comes twice");
-        let written = tcp.take(store.held());
+        assert!(tcp.dead || tcp.written == buffer.held.0, "a byte is missing, or comes twice");
+        let written = tcp.take(buffer.held());
         let Write::Some { mut bytes, full } = written else { return written };
         if self.fault == Fault::LosesByte && bytes > 1 {
             tcp.written -= 1;
             bytes -= 1;
-            store.held.0 += 1;
+            buffer.held.0 += 1;
         }
-        store.held.0 += bytes;
-        if store.held() == 0 {
-            store.end = 0;
+        buffer.held.0 += bytes;
+        if buffer.held() == 0 {
+            buffer.end = 0;
         }
         Write::Some { bytes: bytes + u64::from(self.fault == Fault::LosesByte && bytes > 1), full }
     }
 }
 
 impl Legs for Kernel {
-    fn read(&mut self, from: Leg, way: Way, most: u64) -> Read {
+    fn read(&mut self, from: Leg, mode: CopyMode, most: u64) -> Read {
         assert!(most > 0);
-        if way == Way::Copy
-            && self.stores[from].way == Some(Way::Splice)
-            && self.stores[from].held() == 0
+        if mode == CopyMode::Copy
+            && self.buffers[from].mode == Some(CopyMode::Splice)
+            && self.buffers[from].held() == 0
         {
             self.give_back(from);
         }
-        let store = &mut self.stores[from];
-        if store.way.is_none() {
+        let buffer = &mut self.buffers[from];
+        if buffer.mode.is_none() {
             if self.free.get() == 0 {
                 return Read::NoBuffer;
             }
             self.free.set(self.free.get() - 1);
-            store.way = Some(way);
+            buffer.mode = Some(mode);
         }
-        let copies = store.way == Some(Way::Copy);
+        let copies = buffer.mode == Some(CopyMode::Copy);
         let tcp = &mut self.tcp[from];
         let room = match copies {
-            true => most.min(BUFFER - store.end),
-            false => most.min(PIPE.saturating_sub(store.held())),
+            true => most.min(BUFFER - buffer.end),
+            false => most.min(PIPE.saturating_sub(buffer.held())),
         };
         if room == 0 {
             return Read::Full;
@@ -175,11 +175,11 @@ impl Legs for Kernel {
         if tcp.arrived > tcp.read {
             tcp.mark = tcp.mark.filter(|&mark| mark > tcp.read);
             let bytes = room.min(until - tcp.read);
-            if store.held() == 0 {
-                store.held = (tcp.read, tcp.read);
+            if buffer.held() == 0 {
+                buffer.held = (tcp.read, tcp.read);
             }
-            assert_eq!(store.held.1, tcp.read);
-            (store.held.1, store.end) = (store.held.1 + bytes, store.end + bytes);
+            assert_eq!(buffer.held.1, tcp.read);
+            (buffer.held.1, buffer.end) = (buffer.held.1 + bytes, buffer.end + bytes);
             tcp.read += bytes;
             return Read::Some { bytes, dry: copies && bytes < room };
         }
@@ -195,15 +195,15 @@ impl Legs for Kernel {
     }
 
     fn write(&mut self, to: Leg, held: u64, _more: bool) -> Write {
-        assert_eq!(held, self.stores[to.other()].held());
-        if self.posts && self.stores[to.other()].way == Some(Way::Copy) {
+        assert_eq!(held, self.buffers[to.other()].held());
+        if self.posts && self.buffers[to.other()].mode == Some(CopyMode::Copy) {
             return Write::Posted;
         }
         self.send(to)
     }
 
     fn release_if_empty(&mut self, from: Leg) {
-        if self.stores[from].held() == 0 && self.fault != Fault::LeaksBuffer {
+        if self.buffers[from].held() == 0 && self.fault != Fault::LeaksBuffer {
             self.give_back(from);
         }
     }
@@ -250,7 +250,7 @@ impl Kernel {
     pub(crate) fn new(free: Rc<Cell<u32>>, posts: bool, fault: Fault) -> Kernel {
         let client = Tcp { connected: true, edge: true, ..Tcp::default() };
         let tcp = PerLeg { client, server: Tcp::default() };
-        Kernel { tcp, stores: PerLeg::default(), free, posts, fault }
+        Kernel { tcp, buffers: PerLeg::default(), free, posts, fault }
     }
 
     /// The server answers, or refuses.
@@ -320,14 +320,14 @@ impl Kernel {
     /// What must always be so of a flow of which so much has crossed.
     pub(crate) fn check(&self, flow: &Flow, is_over: bool) -> Result<(), TestCaseError> {
         for from in Leg::BOTH {
-            let (to, store) = (from.other(), &self.stores[from]);
+            let (to, buffer) = (from.other(), &self.buffers[from]);
             prop_assert_eq!(flow.total_received(from), self.tcp[from].read);
             prop_assert_eq!(flow.total_sent(to), self.tcp[to].written);
-            prop_assert!(store.held() <= LIMIT);
-            let is_kept = !is_over && store.way.is_some();
-            prop_assert!(!is_kept || store.held() > 0, "an empty buffer is kept");
+            prop_assert!(buffer.held() <= LIMIT);
+            let is_kept = !is_over && buffer.mode.is_some();
+            prop_assert!(!is_kept || buffer.held() > 0, "an empty buffer is kept");
             let is_dropped = is_over || self.tcp[to].dead;
-            prop_assert!(is_dropped || store.held() == self.tcp[from].read - self.tcp[to].written);
+            prop_assert!(is_dropped || buffer.held() == self.tcp[from].read - self.tcp[to].written);
             let whole = self.tcp[from].fin && self.tcp[to].written == self.tcp[from].arrived;
             let fin_sent = self.tcp[to].fin_sent;
             prop_assert!(!fin_sent || whole, "a FIN without one, or before the last byte");

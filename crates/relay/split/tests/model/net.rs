@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use midspan_split::{
-    Admission, Cause, ConnectAgain, Failure, Flow, Host, Key, Leg, LegInfo, Legs, Over, Read,
-    Rules, Way, Write,
+    Admission, Cause, ConnectAgain, CopyMode, Failure, Flow, Host, Key, Leg, LegInfo, Legs, Over,
+    Read, Rules, Write,
 };
 use midspan_units::{Span, Time};
 
@@ -49,8 +49,8 @@ struct Posting<'a> {
 }
 
 impl Legs for Posting<'_> {
-    fn read(&mut self, from: Leg, way: Way, most: u64) -> Read {
-        self.kernel.read(from, way, most)
+    fn read(&mut self, from: Leg, mode: CopyMode, most: u64) -> Read {
+        self.kernel.read(from, mode, most)
     }
 
     fn write(&mut self, to: Leg, held: u64, more: bool) -> Write {

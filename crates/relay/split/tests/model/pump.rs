@@ -180,8 +180,8 @@ impl Model {
 
     /// What must be so after every step.
     fn check(&self, buffers: u32) -> Result<(), TestCaseError> {
-        let Kernel { stores, free, tcp, .. } = &self.kernel;
-        let lent = Leg::BOTH.into_iter().filter(|&leg| stores[leg].way.is_some()).count();
+        let Kernel { buffers: lent, free, tcp, .. } = &self.kernel;
+        let lent = Leg::BOTH.into_iter().filter(|&leg| lent[leg].mode.is_some()).count();
         prop_assert_eq!(free.get() + lent as u32, buffers);
         self.kernel.check(self.pump.flow(), self.over.is_some())?;
         match self.over {

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use midspan_split::{
-    Admission, Cause, Flow, Host, Key, Leg, Limits, Opened, Patience, PerLeg, ReadAhead, Reason,
-    Refusal, Rules, Worker,
+    Admission, Cause, Flow, Host, IdleTimeouts, Key, Leg, Limits, Opened, PerLeg, ReadAhead,
+    Reason, Refusal, Rules, Worker,
 };
 use midspan_units::{Span, Time};
 use proptest::prelude::*;
@@ -65,7 +65,7 @@ fn rules() -> impl Strategy<Value = Rules> {
     (1u64..20, seconds(30), seconds(15), any::<bool>()).prop_map(
         |(timeout, idle, half_closed, tells_silence)| Rules {
             connect_timeout: Span::from_secs(timeout),
-            patience: Patience { idle, half_closed },
+            idle_timeouts: IdleTimeouts { idle, half_closed },
             tells_silence,
         },
     )
@@ -291,8 +291,8 @@ impl Model {
             let Some(entry) = self.worker.flows().get(key) else { continue };
             let (flow, connections) = (entry.flow(), entry.host());
             connections.kernel.check(flow, false)?;
-            let stores = &connections.kernel.stores;
-            lent += Leg::BOTH.into_iter().filter(|&leg| stores[leg].way.is_some()).count() as u32;
+            let buffers = &connections.kernel.buffers;
+            lent += Leg::BOTH.into_iter().filter(|&leg| buffers[leg].mode.is_some()).count() as u32;
             prop_assert!(connections.attempt.silences <= 1);
             let acknowledged = acknowledged(&connections.kernel);
             if let Some(known) = self.known.get_mut(&connections.id) {
@@ -319,7 +319,7 @@ impl Model {
         let now = self.net.now;
         kernel.check(flow, true)?;
         let still_for = now.since(known.moved);
-        let Patience { idle, half_closed } = self.worker.rules().patience;
+        let IdleTimeouts { idle, half_closed } = self.worker.rules().idle_timeouts;
         match cause {
             None => kernel.check_end(None)?,
             Some(Cause::Reset(lost)) => {
@@ -444,7 +444,7 @@ impl Model {
     /// Whether a flow may stay for ever, though nothing more is heard of its peers.
     fn may_stay(&self, key: Key) -> bool {
         let Some(entry) = self.worker.flows().get(key) else { return true };
-        let Patience { idle, half_closed } = self.worker.rules().patience;
+        let IdleTimeouts { idle, half_closed } = self.worker.rules().idle_timeouts;
         let tcp = &entry.host().kernel.tcp;
         let is_whole = entry.host().connected && !tcp.client.dead && !tcp.server.dead;
         // What has come of one that was lost may wait for a buffer, and others have them all.
@@ -519,7 +519,7 @@ fn a_worker_that_stops_resets_all() {
     let limits = Limits { flows: 9, flows_per_client: 9 };
     let rules = Rules {
         connect_timeout: Span::from_secs(10),
-        patience: Patience::default(),
+        idle_timeouts: IdleTimeouts::default(),
         tells_silence: false,
     };
     let mut model = Model::new(limits, rules, 4, true);

@@ -4,22 +4,22 @@ use crate::flow::{Cause, Flow};
 
 /// How long flows may go without payload, both ways together. A FIN counts as payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Patience {
+pub struct IdleTimeouts {
     /// With any flow; none is for ever.
     pub idle: Option<Span>,
     /// With one that has seen a FIN, if that is shorter; none is as for any other.
     pub half_closed: Option<Span>,
 }
 
-impl Patience {
-    /// How often to [look](Stillness::look) at every flow, for none to overstay by more than a quarter
+impl IdleTimeouts {
+    /// How often to [check](IdleTracker::check) every flow, for none to overstay by more than a quarter
     /// of its time. None if all may stay for ever.
     pub fn interval(&self) -> Option<Span> {
         let shortest = [self.idle, self.half_closed].into_iter().flatten().min()?;
         Some(shortest / 8)
     }
 
-    /// How long this flow may be still, and what it is reset for then.
+    /// How long this flow may be idle, and what it is reset for then.
     fn with(&self, flow: &Flow) -> Option<(Span, Cause)> {
         let half_closed = self.half_closed.filter(|_| flow.has_seen_fin());
         let limits = [(half_closed, Cause::HalfClosed), (self.idle, Cause::Idle)];
@@ -27,37 +27,37 @@ impl Patience {
     }
 }
 
-/// Since when a flow has been still, as far as is known: it is looked at now and then, so that a
+/// Since when a flow has been idle, as far as is known: it is looked at now and then, so that a
 /// flow that moves costs nothing.
 #[derive(Debug, Clone, Copy)]
-pub struct Stillness {
+pub struct IdleTracker {
     progress: u64,
     since: Time,
 }
 
-impl Stillness {
+impl IdleTracker {
     /// Of a flow not looked at yet.
     pub const fn new() -> Self {
         // More than any flow moves.
-        Stillness { progress: u64::MAX, since: Time::ZERO }
+        IdleTracker { progress: u64::MAX, since: Time::ZERO }
     }
 
-    /// Why to reset the flow, if it has been still for too long. It is not reset early: what has moved
-    /// since the last look may have moved just now. A flow that still connects is not still.
-    pub fn look(&mut self, flow: &Flow, patience: &Patience, now: Time) -> Option<Cause> {
+    /// Why to reset the flow, if it has been idle for too long. It is not reset early: what has moved
+    /// since the last look may have moved just now. A flow that still connects is not idle.
+    pub fn check(&mut self, flow: &Flow, timeouts: &IdleTimeouts, now: Time) -> Option<Cause> {
         let progress = flow.progress();
         if progress != self.progress || flow.is_connecting() {
-            *self = Stillness { progress, since: now };
+            *self = IdleTracker { progress, since: now };
             return None;
         }
-        let (limit, cause) = patience.with(flow)?;
+        let (limit, cause) = timeouts.with(flow)?;
         (now.since(self.since) >= limit).then_some(cause)
     }
 }
 
-impl Default for Stillness {
+impl Default for IdleTracker {
     fn default() -> Self {
-        Stillness::new()
+        IdleTracker::new()
     }
 }
 
@@ -78,15 +78,15 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_connects_is_not_still() {
-        let patience = Patience { idle: Some(Span::from_secs(8)), half_closed: None };
-        let (mut flow, mut still) = (Flow::new(Watermarks::up_to(1)), Stillness::new());
+    fn a_flow_that_connects_is_not_idle() {
+        let timeouts = IdleTimeouts { idle: Some(Span::from_secs(8)), half_closed: None };
+        let (mut flow, mut tracker) = (Flow::new(Watermarks::up_to(1)), IdleTracker::new());
         for second in 0..100 {
-            assert_eq!(still.look(&flow, &patience, at(second)), None);
+            assert_eq!(tracker.check(&flow, &timeouts, at(second)), None);
         }
         flow.connected();
-        assert_eq!(still.look(&flow, &patience, at(106)), None);
-        assert_eq!(still.look(&flow, &patience, at(107)), Some(Cause::Idle));
+        assert_eq!(tracker.check(&flow, &timeouts, at(106)), None);
+        assert_eq!(tracker.check(&flow, &timeouts, at(107)), Some(Cause::Idle));
     }
 
     #[test]
@@ -98,22 +98,22 @@ mod tests {
             (None, seconds(8), 8, Cause::HalfClosed),
             (seconds(8), None, 8, Cause::Idle),
         ] {
-            let (mut flow, mut still) = (relaying(), Stillness::new());
-            let patience = Patience { idle, half_closed };
+            let (mut flow, mut tracker) = (relaying(), IdleTracker::new());
+            let timeouts = IdleTimeouts { idle, half_closed };
             flow.end_of_stream(Leg::Client);
             for second in 0..after {
-                assert_eq!(still.look(&flow, &patience, at(second)), None);
+                assert_eq!(tracker.check(&flow, &timeouts, at(second)), None);
             }
-            assert_eq!(still.look(&flow, &patience, at(after)), Some(cause));
+            assert_eq!(tracker.check(&flow, &timeouts, at(after)), Some(cause));
         }
     }
 
     #[test]
     fn without_a_limit_nothing_is_looked_for() {
-        assert_eq!(Patience::default().interval(), None);
-        let (flow, mut still) = (relaying(), Stillness::new());
-        assert_eq!(still.look(&flow, &Patience::default(), at(1)), None);
-        assert_eq!(still.look(&flow, &Patience::default(), at(1_000_000)), None);
+        assert_eq!(IdleTimeouts::default().interval(), None);
+        let (flow, mut tracker) = (relaying(), IdleTracker::new());
+        assert_eq!(tracker.check(&flow, &IdleTimeouts::default(), at(1)), None);
+        assert_eq!(tracker.check(&flow, &IdleTimeouts::default(), at(1_000_000)), None);
     }
 
     #[derive(Debug, Clone, Copy)]
@@ -144,8 +144,8 @@ mod tests {
             half_closed in prop::option::of(1_000u64..10_000),
         ) {
             let span = |millis: Option<u64>| millis.map(Span::from_millis);
-            let patience = Patience { idle: span(idle), half_closed: span(half_closed) };
-            let (mut flow, mut still) = (relaying(), Stillness::new());
+            let timeouts = IdleTimeouts { idle: span(idle), half_closed: span(half_closed) };
+            let (mut flow, mut tracker) = (relaying(), IdleTracker::new());
             let mut now = Time::ZERO;
             let (mut moved, mut fin) = (now, false);
             let mut next_look = now;
@@ -167,15 +167,15 @@ mod tests {
                     moved = now;
                 }
                 let end = now + Span::from_millis(then);
-                while let Some(interval) = patience.interval() && next_look <= end {
+                while let Some(interval) = timeouts.interval() && next_look <= end {
                     now = next_look;
                     next_look += interval;
                     let shortest = [span(idle), span(half_closed).filter(|_| fin)];
                     let limit = shortest.into_iter().flatten().min();
-                    let still_for = now.since(moved);
-                    match (still.look(&flow, &patience, now), limit) {
+                    let idle_for = now.since(moved);
+                    match (tracker.check(&flow, &timeouts, now), limit) {
                         (Some(cause), Some(limit)) => {
-                            prop_assert!(still_for >= limit);
+                            prop_assert!(idle_for >= limit);
                             let expected = if Some(limit) == span(half_closed) && fin {
                                 Cause::HalfClosed
                             } else {
@@ -185,7 +185,7 @@ mod tests {
                             return Ok(());
                         }
                         (None, Some(limit)) => {
-                            prop_assert!(still_for < limit + interval * 2);
+                            prop_assert!(idle_for < limit + interval * 2);
                         }
                         (cause, None) => prop_assert_eq!(cause, None),
                     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use midspan_split::{Failure, Read, Way, Write};
+use midspan_split::{CopyMode, Failure, Read, Write};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::pipe::{SpliceFlags, splice};
@@ -12,7 +12,7 @@ use crate::counters::Counters;
 use crate::pool::{Pipe, Pool};
 
 #[derive(Debug)]
-pub(crate) enum Store {
+pub(crate) enum RelayBuffer {
     /// Nothing is held, and nothing is needed to hold it: the state of an idle flow.
     Empty,
     Buffer {
@@ -25,31 +25,31 @@ pub(crate) enum Store {
     },
 }
 
-impl Store {
+impl RelayBuffer {
     /// Gets something to hold data in, if there is nothing yet. False if none is to be had.
-    pub(crate) fn prepare(&mut self, way: Way, pool: &mut Pool, counters: &Counters) -> bool {
-        if !matches!(self, Store::Empty) {
+    pub(crate) fn prepare(&mut self, mode: CopyMode, pool: &mut Pool, counters: &Counters) -> bool {
+        if !matches!(self, RelayBuffer::Empty) {
             return true;
         }
-        if way == Way::Splice {
+        if mode == CopyMode::Splice {
             if let Some(pipe) = pool.take_pipe() {
-                *self = Store::Pipe { pipe, held: 0 };
+                *self = RelayBuffer::Pipe { pipe, held: 0 };
                 return true;
             }
             counters.pipes_refused.add(1);
         }
         if let Some(buffer) = pool.take_buffer() {
-            *self = Store::Buffer { buffer, held: 0..0 };
+            *self = RelayBuffer::Buffer { buffer, held: 0..0 };
         }
-        !matches!(self, Store::Empty)
+        !matches!(self, RelayBuffer::Empty)
     }
 
     /// Reads up to `most` bytes from a socket.
     pub(crate) fn read(&mut self, source: impl AsFd, most: u64) -> Read {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         match self {
-            Store::Empty => Read::NoBuffer,
-            Store::Buffer { buffer, held } => {
+            RelayBuffer::Empty => Read::NoBuffer,
+            RelayBuffer::Buffer { buffer, held } => {
                 let end = held.end.saturating_add(most).min(buffer.len());
                 let space = &mut buffer[held.end..end];
                 let room = space.len();
@@ -66,7 +66,7 @@ impl Store {
                     Err(_) => Read::Failed,
                 }
             }
-            Store::Pipe { pipe, held } => {
+            RelayBuffer::Pipe { pipe, held } => {
                 let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE;
                 match retry(|| splice(&source, None, &pipe.write, None, most, flags)) {
                     // The end, or an urgent mark before it, which looks the same from here.
@@ -94,12 +94,12 @@ impl Store {
     /// the kernel keeps back what does not fill a segment.
     pub(crate) fn write(&mut self, destination: impl AsFd, more: bool) -> Write {
         match self {
-            Store::Empty => Write::Some { bytes: 0, full: false },
-            Store::Buffer { buffer, held } => {
+            RelayBuffer::Empty => Write::Some { bytes: 0, full: false },
+            RelayBuffer::Buffer { buffer, held } => {
                 let sent = send(destination, &buffer[held.clone()], more);
                 self.sent(sent)
             }
-            Store::Pipe { pipe, held } => {
+            RelayBuffer::Pipe { pipe, held } => {
                 let more = if more { SpliceFlags::MORE } else { SpliceFlags::empty() };
                 let flags = SpliceFlags::NONBLOCK | SpliceFlags::MOVE | more;
                 let sent = retry(|| splice(&pipe.read, None, &destination, None, *held, flags));
@@ -116,17 +116,17 @@ impl Store {
         }
     }
 
-    /// What is held in a buffer, to be sent by other means than [`Store::write`].
+    /// What is held in a buffer, to be sent by other means than [`RelayBuffer::write`].
     pub(crate) fn copied(&self) -> Option<&[u8]> {
         match self {
-            Store::Buffer { buffer, held } => Some(&buffer[held.clone()]),
-            Store::Empty | Store::Pipe { .. } => None,
+            RelayBuffer::Buffer { buffer, held } => Some(&buffer[held.clone()]),
+            RelayBuffer::Empty | RelayBuffer::Pipe { .. } => None,
         }
     }
 
-    /// What became of sending what is [copied](Store::copied).
+    /// What became of sending what is [copied](RelayBuffer::copied).
     pub(crate) fn sent(&mut self, sent: Result<usize, Errno>) -> Write {
-        let Store::Buffer { held, .. } = self else {
+        let RelayBuffer::Buffer { held, .. } = self else {
             return Write::Some { bytes: 0, full: false };
         };
         let result = outcome(sent, held.len());
@@ -141,7 +141,7 @@ impl Store {
 
     /// Gives back a pipe that nothing is held in.
     pub(crate) fn leave_empty_pipe(&mut self, pool: &mut Pool) {
-        if matches!(self, Store::Pipe { held: 0, .. }) {
+        if matches!(self, RelayBuffer::Pipe { held: 0, .. }) {
             self.release(pool);
         }
     }
@@ -149,9 +149,9 @@ impl Store {
     /// Gives back what nothing is held in.
     pub(crate) fn release_if_empty(&mut self, pool: &mut Pool) {
         let idle = match self {
-            Store::Empty => false,
-            Store::Buffer { held, .. } => held.start == held.end,
-            Store::Pipe { held, .. } => *held == 0,
+            RelayBuffer::Empty => false,
+            RelayBuffer::Buffer { held, .. } => held.start == held.end,
+            RelayBuffer::Pipe { held, .. } => *held == 0,
         };
         if idle {
             self.release(pool);
@@ -160,11 +160,11 @@ impl Store {
 
     /// Gives back whatever this is, and drops what it holds.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
-        match std::mem::replace(self, Store::Empty) {
-            Store::Empty => {}
-            Store::Buffer { buffer, .. } => pool.give_buffer(buffer),
-            Store::Pipe { pipe, held: 0 } => pool.give_pipe(pipe),
-            Store::Pipe { pipe, .. } => pool.discard_pipe(pipe),
+        match std::mem::replace(self, RelayBuffer::Empty) {
+            RelayBuffer::Empty => {}
+            RelayBuffer::Buffer { buffer, .. } => pool.give_buffer(buffer),
+            RelayBuffer::Pipe { pipe, held: 0 } => pool.give_pipe(pipe),
+            RelayBuffer::Pipe { pipe, .. } => pool.discard_pipe(pipe),
         }
     }
 }

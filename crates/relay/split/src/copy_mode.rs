@@ -1,6 +1,6 @@
 /// How a direction's bytes should be moved, from what suits few to what suits many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum CopyMode {
     /// Through a small buffer: cheapest for small messages.
     Copy,
     /// Through a pipe, without copying: cheapest in bulk, once it has paid for a pipe.
@@ -9,19 +9,19 @@ pub enum Way {
 
 /// Chooses between copying and splicing for one direction.
 ///
-/// A direction starts by copying. It is promoted when it has moved [`Mover::WORTH_A_PIPE`] bytes
-/// in all and moves at least [`Mover::BULK`] bytes per wake-up on average, and goes back when the
-/// average falls below [`Mover::SMALL`]: an open connection that carries small messages is not
+/// A direction starts by copying. It is promoted when it has moved [`CopyModeSelector::WORTH_A_PIPE`] bytes
+/// in all and moves at least [`CopyModeSelector::BULK`] bytes per wake-up on average, and goes back when the
+/// average falls below [`CopyModeSelector::SMALL`]: an open connection that carries small messages is not
 /// bulk, however much it has carried over the hours.
 #[derive(Debug, Clone, Copy)]
-pub struct Mover {
+pub struct CopyModeSelector {
     total: u64,
     /// Moving average of bytes per wake-up, in eighths of a byte.
     average: u64,
-    way: Way,
+    mode: CopyMode,
 }
 
-impl Mover {
+impl CopyModeSelector {
     /// Bytes after which a pipe is worth having.
     pub const WORTH_A_PIPE: u64 = 256 * 1024;
     /// Average bytes per wake-up from which splicing starts.
@@ -31,7 +31,7 @@ impl Mover {
 
     /// For a direction that has moved nothing yet.
     pub const fn new() -> Self {
-        Mover { total: 0, average: 0, way: Way::Copy }
+        CopyModeSelector { total: 0, average: 0, mode: CopyMode::Copy }
     }
 
     /// A wake-up moved `bytes`.
@@ -39,24 +39,26 @@ impl Mover {
         self.total = self.total.saturating_add(bytes);
         // One wake-up cannot outweigh a few dozen small ones.
         self.average = self.average - self.average / 8 + bytes.min(32 * Self::BULK);
-        self.way = match self.way {
-            Way::Copy if self.total >= Self::WORTH_A_PIPE && self.average >= 8 * Self::BULK => {
-                Way::Splice
+        self.mode = match self.mode {
+            CopyMode::Copy
+                if self.total >= Self::WORTH_A_PIPE && self.average >= 8 * Self::BULK =>
+            {
+                CopyMode::Splice
             }
-            Way::Splice if self.average < 8 * Self::SMALL => Way::Copy,
-            way => way,
+            CopyMode::Splice if self.average < 8 * Self::SMALL => CopyMode::Copy,
+            mode => mode,
         };
     }
 
     /// How to move what comes next.
-    pub const fn way(&self) -> Way {
-        self.way
+    pub const fn selected(&self) -> CopyMode {
+        self.mode
     }
 }
 
-impl Default for Mover {
+impl Default for CopyModeSelector {
     fn default() -> Self {
-        Mover::new()
+        CopyModeSelector::new()
     }
 }
 
@@ -66,32 +68,32 @@ mod tests {
 
     #[test]
     fn bulk_is_promoted_once_it_has_paid() {
-        let mut mover = Mover::new();
-        mover.moved(Mover::WORTH_A_PIPE - 1);
-        assert_eq!(mover.way(), Way::Copy);
-        mover.moved(1);
-        assert_eq!(mover.way(), Way::Splice);
+        let mut selector = CopyModeSelector::new();
+        selector.moved(CopyModeSelector::WORTH_A_PIPE - 1);
+        assert_eq!(selector.selected(), CopyMode::Copy);
+        selector.moved(1);
+        assert_eq!(selector.selected(), CopyMode::Splice);
     }
 
     #[test]
     fn small_messages_are_never_promoted() {
-        let mut mover = Mover::new();
+        let mut selector = CopyModeSelector::new();
         for _ in 0..100_000 {
-            mover.moved(1000);
+            selector.moved(1000);
         }
-        assert_eq!(mover.way(), Way::Copy);
+        assert_eq!(selector.selected(), CopyMode::Copy);
     }
 
     #[test]
     fn a_connection_that_turns_to_small_messages_goes_back() {
-        let mut mover = Mover::new();
+        let mut selector = CopyModeSelector::new();
         for _ in 0..1000 {
-            mover.moved(1 << 20);
+            selector.moved(1 << 20);
         }
-        assert_eq!(mover.way(), Way::Splice);
+        assert_eq!(selector.selected(), CopyMode::Splice);
         let until_copy = (0..).take_while(|_| {
-            mover.moved(1000);
-            mover.way() == Way::Splice
+            selector.moved(1000);
+            selector.selected() == CopyMode::Splice
         });
         assert!(until_copy.count() < 64);
     }
