@@ -24,7 +24,7 @@ pub enum Entry {
     /// A flow that the relay has split.
     Split(Split),
     /// A flow, split or not, as it was seen to pass.
-    Path(Path),
+    Path(PathRecord),
 }
 
 impl Entry {
@@ -61,7 +61,7 @@ pub struct Start {
 /// A flow that the relay has split.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Split {
-    /// Which connection it is. What it has in common with [`Path::id`] is the client's SYN.
+    /// Which connection it is. What it has in common with [`PathRecord::id`] is the client's SYN.
     pub id: FlowId,
     /// When the relay took it.
     #[serde(serialize_with = "rfc3339")]
@@ -98,7 +98,7 @@ pub struct Split {
 
 /// A flow as the steering program saw it pass, whether it was split or not.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Path {
+pub struct PathRecord {
     /// Which connection it is.
     pub id: FlowId,
     /// When its opening was seen.
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_passed_is_another_kind_of_line() {
-        let entry = Entry::Path(Path {
+        let entry = Entry::Path(PathRecord {
             id: FlowId(u64::MAX),
             start: at(0),
             end: at(1),

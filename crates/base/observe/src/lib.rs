@@ -15,7 +15,7 @@ mod leg;
 mod naming;
 
 pub use count::Count;
-pub use entry::{Direction, Entry, Path, SCHEMA, Split, Start};
+pub use entry::{Direction, Entry, PathRecord, SCHEMA, Split, Start};
 pub use histogram::{Distribution, Histogram, RATE, SHARE, Scale, TIME};
 pub use identity::{Began, FlowId};
 pub use leg::{Algorithm, LegStats};

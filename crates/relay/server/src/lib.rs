@@ -16,7 +16,7 @@ mod load;
 mod monitor;
 mod observation;
 mod phase;
-mod questions;
+mod queries;
 mod relay;
 mod reload;
 mod settings;
@@ -35,7 +35,7 @@ pub use midspan_interception::{Interception, InterceptionError};
 pub use midspan_legs::Snapshot;
 pub use midspan_steer::FirstWindow;
 pub use midspan_succession::{READY, runs_this_program, take_over};
-pub use midspan_telemetry::{ObserveError, PassedSnapshot, Treatment};
+pub use midspan_telemetry::{ObserveError, Treatment, TreatmentSnapshot};
 
 pub use load::load;
 pub use monitor::Monitor;

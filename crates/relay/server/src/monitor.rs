@@ -10,8 +10,8 @@ use midspan_split::Key;
 use midspan_steer::{Counts, Tally};
 use midspan_sys::clock::Epoch;
 use midspan_telemetry::{
-    Answer, Brief, Counter, Gone, LegStatistics, Observer, PassedSnapshot, Reload, Source,
-    Treatment,
+    Answer, Brief, Counter, Gone, LegStatistics, Observer, Reload, Source, Treatment,
+    TreatmentSnapshot,
 };
 use midspan_threads::wake::raise;
 use tokio::sync::oneshot;
@@ -20,7 +20,7 @@ use crate::command::{Command, Commands, Reply};
 use crate::descriptors::Descriptors;
 use crate::hook::Hook;
 use crate::phase::Phase;
-use crate::questions::{Ask, Scanned};
+use crate::queries::{Query, Scanned};
 use crate::reload::Reloader;
 use crate::settings::WatchedSettings;
 use crate::workers::Workers;
@@ -64,8 +64,8 @@ impl Monitor {
     }
 
     /// What passed of connections that were treated so, where BPF steers.
-    pub fn passed(&self, treatment: Treatment) -> PassedSnapshot {
-        self.0.observer.sums_of(treatment)
+    pub fn treatment(&self, treatment: Treatment) -> TreatmentSnapshot {
+        self.0.observer.treatment(treatment)
     }
 
     /// Has requests of the admin socket to log more or less carried out by `set`, which says in one
@@ -88,14 +88,14 @@ impl Monitor {
 
 impl View {
     /// Asks a worker, which is woken for it.
-    fn ask<T: Send + 'static>(
+    fn query<T: Send + 'static>(
         &self,
         worker: usize,
-        ask: impl FnOnce(oneshot::Sender<T>) -> Ask,
+        query: impl FnOnce(oneshot::Sender<T>) -> Query,
     ) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
         let handle = &self.workers.handles[worker];
-        handle.questions.leave(ask(reply));
+        handle.queries.leave(query(reply));
         raise(&handle.wake);
         Box::pin(async { answer.await.map_err(|_| Gone) })
     }
@@ -166,12 +166,12 @@ impl Source for View {
     }
 
     fn flows(&self, worker: usize) -> Answer<Vec<Brief>> {
-        let flows = self.ask(worker, Ask::Scan);
+        let flows = self.query(worker, Query::Scan);
         Box::pin(async { Ok(flows.await?.iter().map(brief).collect()) })
     }
 
     fn legs(&self, worker: usize, flows: Vec<Key>) -> Answer<Vec<LegStatistics>> {
-        self.ask(worker, |reply| Ask::Detail(flows, reply))
+        self.query(worker, |reply| Query::Detail(flows, reply))
     }
 
     fn drain(&self) -> Answer<Result<String, String>> {

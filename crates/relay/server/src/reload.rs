@@ -39,7 +39,7 @@ impl Reloader {
     }
 
     /// Keeps how the configuration was read again just now.
-    pub(crate) fn note(&self, succeeded: bool) {
+    pub(crate) fn record(&self, succeeded: bool) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = last.and_then(|last| last.success);
         *last = Some(Reload { succeeded, success: succeeded.then(SystemTime::now).or(before) });

@@ -11,7 +11,7 @@ use midspan_threads::wake::{self, raise};
 
 use crate::inbox::Inbox;
 use crate::phase::{Phase, PhaseCell};
-use crate::questions::Questions;
+use crate::queries::Queries;
 
 /// All workers of a relay, as other threads reach them.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(crate) struct Workers {
 #[derive(Debug)]
 pub(crate) struct WorkerHandle {
     pub(crate) wake: OwnedFd,
-    pub(crate) questions: Questions,
+    pub(crate) queries: Queries,
     /// SYNs that are held for it, and that it has not seen yet.
     pub(crate) held: Mutex<Vec<HeldSyn>>,
     /// What other workers leave to it.
@@ -46,7 +46,7 @@ impl Workers {
         let handle = || {
             Ok(WorkerHandle {
                 wake: wake::flag()?,
-                questions: Questions::default(),
+                queries: Queries::default(),
                 held: Mutex::default(),
                 inbox: Inbox::default(),
                 beat: AtomicU64::new(0),

@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use crate::roll::Roll;
+use crate::flow_listing::FlowListing;
 use crate::source::{Gone, Source};
 
 /// Connections at one time; others wait.
@@ -94,7 +94,7 @@ async fn converse(mut stream: tokio::net::UnixStream, source: Arc<dyn Source>) -
         return write.write_all(&line(&answer)).await;
     }
     let mut read = BufReader::new(read);
-    let mut roll = Roll::default();
+    let mut listing = FlowListing::default();
     loop {
         let mut request = Vec::new();
         let mut limited = (&mut read).take(REQUEST);
@@ -107,7 +107,7 @@ async fn converse(mut stream: tokio::net::UnixStream, source: Arc<dyn Source>) -
             _ if !is_whole => {
                 Answer::Error(format!("a request must be a line of at most {REQUEST} bytes"))
             }
-            Ok(request) => match timeout(PATIENCE, answer(request, &*source, &mut roll)).await {
+            Ok(request) => match timeout(PATIENCE, answer(request, &*source, &mut listing)).await {
                 Ok(answer) => answer,
                 Err(_) => Answer::Error("the relay does not answer".into()),
             },
@@ -126,11 +126,11 @@ fn line(answer: &Answer) -> Vec<u8> {
     line
 }
 
-async fn answer(request: Request, source: &dyn Source, roll: &mut Roll) -> Answer {
+async fn answer(request: Request, source: &dyn Source, listing: &mut FlowListing) -> Answer {
     match request {
         Request::Status => Answer::Status(status(source)),
         Request::Counters => Answer::Counters(counters(source)),
-        Request::Flows { order, most } => match roll.call(source, order, most).await {
+        Request::Flows { order, most } => match listing.call(source, order, most).await {
             Ok(flows) => Answer::Flows(flows),
             Err(Gone) => Answer::Error("a worker has ended".into()),
         },

@@ -284,13 +284,13 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 mod tests {
     use std::time::SystemTime;
 
-    use midspan_observe::{ClientName, Direction, FlowId, Path as Passed};
+    use midspan_observe::{ClientName, Direction, FlowId, PathRecord};
     use midspan_units::ByteSize;
 
     use super::*;
 
     fn entry(number: u64) -> Entry {
-        Entry::Path(Passed {
+        Entry::Path(PathRecord {
             id: FlowId(number),
             start: SystemTime::UNIX_EPOCH,
             end: SystemTime::UNIX_EPOCH,

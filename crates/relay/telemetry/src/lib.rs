@@ -5,21 +5,21 @@
 
 mod admin;
 mod error;
+mod flow_listing;
 mod flow_log;
 mod http;
+mod listeners;
 mod measures;
 mod metrics;
 mod naming;
 mod observer;
-mod passed;
-mod roll;
 mod source;
 mod text_format;
-mod windows;
+mod treatment;
 
 pub use error::ObserveError;
 pub use flow_log::FlowLog;
+pub use listeners::{Listeners, Served};
 pub use observer::{EndedFlow, Observer};
-pub use passed::{PassedSnapshot, Treatment};
 pub use source::{Answer, Brief, Counter, Gone, LegStatistics, Reload, Source};
-pub use windows::{Served, Windows};
+pub use treatment::{Treatment, TreatmentSnapshot};

@@ -15,8 +15,8 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::measures::LegMeasures;
-use crate::passed::{PassedSnapshot, SIZES, Treatment};
 use crate::source::{Counter, Source};
+use crate::treatment::{SIZES, Treatment, TreatmentSnapshot};
 
 /// Whatever is known now, as text.
 pub(crate) fn expose(source: &Arc<dyn Source>) -> Result<String, fmt::Error> {
@@ -250,7 +250,7 @@ impl Numbers {
             None,
             &samples.collect::<Vec<_>>(),
         )?;
-        self.passed(page)
+        self.treatments(page)
     }
 
     /// What was decided by what was learned.
@@ -297,17 +297,17 @@ impl Numbers {
     }
 
     /// What passed of connections, split or not.
-    fn passed(&self, page: &mut Page<'_>) -> fmt::Result {
-        let counts = |of: fn(&PassedSnapshot) -> u64| {
+    fn treatments(&self, page: &mut Page<'_>) -> fmt::Result {
+        let counts = |of: fn(&TreatmentSnapshot) -> u64| {
             Treatment::ALL.map(|treatment| {
                 let count =
-                    ConstCounter::new(of(&self.0.observer().passed_of(treatment).snapshot()));
+                    ConstCounter::new(of(&self.0.observer().treatment_sums(treatment).snapshot()));
                 Sample::of("treatment", treatment.label(), count)
             })
         };
-        let seconds = |of: fn(&PassedSnapshot) -> u64| {
+        let seconds = |of: fn(&TreatmentSnapshot) -> u64| {
             Treatment::ALL.map(|treatment| {
-                let busy = of(&self.0.observer().passed_of(treatment).snapshot()) as f64 / 1e9;
+                let busy = of(&self.0.observer().treatment_sums(treatment).snapshot()) as f64 / 1e9;
                 Sample::of("treatment", treatment.label(), ConstCounter::new(busy))
             })
         };
@@ -315,25 +315,21 @@ impl Numbers {
             "midspan_steer_ended_connections",
             "Connections seen to end, split or not",
             None,
-            &counts(|passed| passed.connections),
+            &counts(|sums| sums.connections),
         )?;
         let bytes = || Some(Unit::Bytes);
         let up = "Payload from clients of connections that ended";
-        page.family("midspan_steer_up", up, bytes(), &counts(|passed| passed.bytes_up))?;
+        page.family("midspan_steer_up", up, bytes(), &counts(|sums| sums.bytes_up))?;
         let down = "Payload to clients of connections that ended";
-        page.family("midspan_steer_down", down, bytes(), &counts(|passed| passed.bytes_down))?;
+        page.family("midspan_steer_down", down, bytes(), &counts(|sums| sums.bytes_down))?;
         let time = || Some(Unit::Seconds);
         let up = "Time from the client's first payload until the server had acknowledged the last, of connections that ended";
-        page.family("midspan_steer_up_busy", up, time(), &seconds(|passed| passed.busy_up_ns))?;
+        page.family("midspan_steer_up_busy", up, time(), &seconds(|sums| sums.busy_up_ns))?;
         let down = "Time from the server's first payload until the client had acknowledged the last, of connections that ended";
-        page.family(
-            "midspan_steer_down_busy",
-            down,
-            time(),
-            &seconds(|passed| passed.busy_down_ns),
-        )?;
+        page.family("midspan_steer_down_busy", down, time(), &seconds(|sums| sums.busy_down_ns))?;
         let completions = Treatment::ALL.map(|treatment| {
-            let of_size = self.0.observer().passed_of(treatment).completions().iter().zip(SIZES);
+            let of_size =
+                self.0.observer().treatment_sums(treatment).completions().iter().zip(SIZES);
             of_size.map(move |(times, (size, _))| Sample {
                 labels: vec![("treatment", treatment.label().into()), ("size", size.into())],
                 value: Total::of(std::iter::once(times)),

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use midspan_config::Config;
-use midspan_observe::{Began, Direction, Entry, FlowId, LegStats, Naming, Path, Split, Start};
+use midspan_observe::{
+    Began, Direction, Entry, FlowId, LegStats, Naming, PathRecord, Split, Start,
+};
 use midspan_split::{Cause, Leg, PerLeg, Totals};
 use midspan_steer::{Course, FlowRecord};
 use midspan_sys::clock::Epoch;
@@ -14,7 +16,7 @@ use crate::error::ObserveError;
 use crate::flow_log::FlowLog;
 use crate::measures::Measures;
 use crate::naming;
-use crate::passed::{Passed, PassedSnapshot, Treatment};
+use crate::treatment::{Treatment, TreatmentSnapshot, TreatmentSums};
 
 /// What the workers tell what they know to.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub struct Observer {
     /// One for each worker.
     pub(crate) measures: Vec<Measures>,
     /// What passed of connections, by [`Treatment`].
-    passed: [Passed; Treatment::ALL.len()],
+    treatments: [TreatmentSums; Treatment::ALL.len()],
 }
 
 /// What is told of a flow that is over.
@@ -71,7 +73,7 @@ impl Observer {
             starts: config.flow_log.as_ref().is_some_and(|log| log.starts),
             is_measured: config.metrics.is_some(),
             measures: (0..workers).map(|_| Measures::new()).collect(),
-            passed: Default::default(),
+            treatments: Default::default(),
         })
     }
 
@@ -85,7 +87,7 @@ impl Observer {
         self.naming.identify(client, server, began)
     }
 
-    /// Takes note of a flow that begins now, where that is asked for.
+    /// Records a flow that begins now, where that is asked for.
     pub fn begins(&self, worker: usize, id: FlowId, client: SocketAddr, server: SocketAddr) {
         let Some(flow_log) = self.flow_log.as_ref().filter(|_| self.starts) else { return };
         let client = self.naming.of(client);
@@ -102,7 +104,7 @@ impl Observer {
         self.flow_log.is_some()
     }
 
-    /// Takes note of a flow of a worker that is over.
+    /// Records a flow of a worker that is over.
     pub fn ended(&self, worker: usize, flow: &EndedFlow) {
         if self.is_measured {
             let measures = &self.measures[worker];
@@ -138,9 +140,9 @@ impl Observer {
         }
     }
 
-    /// Takes note of a connection that the steering program has seen end.
-    pub fn passed(&self, record: &FlowRecord, epoch: &Epoch) {
-        self.passed[Treatment::of(record.verdict) as usize].add(record);
+    /// Records a connection that the steering program has seen end.
+    pub fn connection_ended(&self, record: &FlowRecord, epoch: &Epoch) {
+        self.treatments[Treatment::of(record.verdict) as usize].add(record);
         let Some(flow_log) = &self.flow_log else { return };
         let since = |time: Duration| time.saturating_sub(record.start).as_micros() as u64;
         let direction = |course: &Course| Direction {
@@ -151,7 +153,7 @@ impl Observer {
             last_acknowledged_us: course.acknowledged.map(|(_, last)| since(last)),
         };
         let began = Began::With(record.sequence);
-        flow_log.add(Entry::Path(Path {
+        flow_log.add(Entry::Path(PathRecord {
             id: self.naming.identify(record.client, record.server, began),
             start: epoch.wall_at(record.start),
             end: epoch.wall_at(record.end),
@@ -168,12 +170,12 @@ impl Observer {
     }
 
     /// What passed of connections that were treated so.
-    pub(crate) fn passed_of(&self, treatment: Treatment) -> &Passed {
-        &self.passed[treatment as usize]
+    pub(crate) fn treatment_sums(&self, treatment: Treatment) -> &TreatmentSums {
+        &self.treatments[treatment as usize]
     }
 
     /// What passed of connections that were treated so, in sums.
-    pub fn sums_of(&self, treatment: Treatment) -> PassedSnapshot {
-        self.passed_of(treatment).snapshot()
+    pub fn treatment(&self, treatment: Treatment) -> TreatmentSnapshot {
+        self.treatment_sums(treatment).snapshot()
     }
 }

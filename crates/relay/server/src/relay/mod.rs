@@ -17,9 +17,9 @@ use midspan_legs::{BUFFER, Counters, Snapshot};
 use midspan_sockets::{self as sockets, Brought, LeastTimeout, Place};
 use midspan_split::Admission;
 use midspan_steer::FlowRecord;
-use midspan_succession::{Office, retire_predecessor};
+use midspan_succession::{InstanceLock, retire_predecessor};
 use midspan_sys::clock::Epoch;
-use midspan_telemetry::{ObserveError, Observer, Served, Windows};
+use midspan_telemetry::{Listeners, ObserveError, Observer, Served};
 use midspan_threads::wake::raise;
 use midspan_threads::{Background, Privileges};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -77,7 +77,7 @@ pub enum Error {
     Worker(String),
 }
 
-/// How a relay comes into office.
+/// How a relay takes its namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// Only if no other relay takes the connections of this network namespace.
@@ -144,7 +144,7 @@ pub struct Relay {
     names: Option<Names>,
     _controls: Brought,
     /// Keeps a second relay from taking connections in the same network namespace.
-    office: Option<Office>,
+    lock: Option<InstanceLock>,
 }
 
 /// Who steers connections to the relay.
@@ -197,13 +197,13 @@ impl Relay {
         let system = |what| move |error| Error::System { what, error };
         let intercepts =
             config.interception != InterceptionKind::None && !config.clients.is_empty();
-        let office = if intercepts { take_office(start)? } else { None };
+        let lock = if intercepts { take_lock(start)? } else { None };
         let forwards = forward::resolve(&config)?;
         let port = config.port;
         let count = worker_count(&config).map_err(system("workers"))?;
-        let replaces = intercepts && office.is_none();
+        let replaces = intercepts && lock.is_none();
         // The one that is to be replaced still has them.
-        let windows = if replaces { None } else { Some(Windows::open(&config)?) };
+        let listeners = if replaces { None } else { Some(Listeners::open(&config)?) };
         let observer = Arc::new(Observer::open(&config, count, privileges)?);
         let mut way = if intercepts { load(&config, count)? } else { Way::Foreign };
         if replaces && !matches!(&way, Way::Bpf(steered) if steered.is_adopted()) {
@@ -302,7 +302,7 @@ impl Relay {
             holds_nothing: false,
             names: None,
             _controls: controls,
-            office,
+            lock,
         };
         for (index, worker) in workers.into_iter().enumerate() {
             let thread = relay.spawn(index, worker).map_err(system("threads"))?;
@@ -318,14 +318,14 @@ impl Relay {
         }
         relay.way = way;
         if replaces {
-            relay.office = succeed(config.mark);
+            relay.lock = retire_and_lock(config.mark);
         }
         if !config.forward.is_empty() {
             let names = Names::follow(relay.context.settings.clone(), privileges);
             relay.names = Some(names.map_err(system("threads"))?);
         }
-        let windows = windows.map_or_else(|| Windows::open(config), Ok);
-        match windows.and_then(|windows| windows.serve(relay.monitor.0.clone(), privileges)) {
+        let listeners = listeners.map_or_else(|| Listeners::open(config), Ok);
+        match listeners.and_then(|listeners| listeners.serve(relay.monitor.0.clone(), privileges)) {
             Ok(served) => relay.served = served,
             // It has others' connections already.
             Err(error) if replaces => tracing::error!(%error, "nobody can look in"),
@@ -344,7 +344,7 @@ impl Relay {
         self.decide = thread;
         let (observer, epoch) = (self.observer.clone(), self.context.epoch);
         let take = move |record: &FlowRecord| {
-            observer.passed(record, &epoch);
+            observer.connection_ended(record, &epoch);
             if let Some(ended) = &ended {
                 ended.add(record);
             }
@@ -580,10 +580,10 @@ fn warn_of_fast_open(config: &Config) {
     }
 }
 
-/// The office, or none if another relay has it and is to be replaced.
-fn take_office(start: Start) -> Result<Option<Office>, Error> {
-    match Office::take() {
-        Ok(office) => Ok(Some(office)),
+/// The instance lock, or none if another relay has it and is to be replaced.
+fn take_lock(start: Start) -> Result<Option<InstanceLock>, Error> {
+    match InstanceLock::take() {
+        Ok(lock) => Ok(Some(lock)),
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
             Err(Error::System { what: "the claim on this network namespace", error })
         }
@@ -592,13 +592,13 @@ fn take_office(start: Start) -> Result<Option<Office>, Error> {
     }
 }
 
-/// Takes the office of the relay to which nothing comes any more. One that hangs keeps it, and
+/// Takes the lock of the relay to which nothing comes any more. One that hangs keeps it, and
 /// nothing else.
-fn succeed(mark: u32) -> Option<Office> {
+fn retire_and_lock(mark: u32) -> Option<InstanceLock> {
     if let Err(error) = retire_predecessor(mark) {
         tracing::warn!(%error, "the relay that was replaced does not retire; nothing comes to it");
     }
-    Office::take_soon()
+    InstanceLock::take_soon()
         .inspect_err(|error| tracing::warn!(%error, "this relay cannot be replaced while it runs"))
         .ok()
 }

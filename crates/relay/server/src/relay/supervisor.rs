@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use midspan_interception::{InterceptionError, Steered, steering_policy};
 use midspan_legs::Snapshot;
-use midspan_succession::{Office, Successor};
+use midspan_succession::{InstanceLock, Successor};
 use midspan_sys::changes::Changes;
 use midspan_telemetry::Served;
 use midspan_threads::Background;
@@ -64,7 +64,9 @@ impl Relay {
                         }
                     }
                     Happened::Successor => {
-                        if let Some(successor) = self.office.as_mut().and_then(Office::successor) {
+                        if let Some(successor) =
+                            self.lock.as_mut().and_then(InstanceLock::successor)
+                        {
                             let flows = self.monitor().snapshot().active;
                             tracing::info!(flows, "another relay has taken over; draining");
                             self.retire(successor);
@@ -119,7 +121,7 @@ impl Relay {
     /// Has a configuration that was read take effect, if it may, and says so.
     fn apply(&mut self, prepared: Result<Box<Settings>, String>, reply: Option<Reply>) {
         let outcome = prepared.and_then(|settings| self.take_settings(*settings));
-        self.reloader.note(outcome.is_ok());
+        self.reloader.record(outcome.is_ok());
         match &outcome {
             Ok(said) => tracing::info!("reload: {said}"),
             Err(said) => tracing::error!("reload: {said}"),
@@ -200,7 +202,7 @@ impl Relay {
             Way::Bpf(steered) => (surroundings.interfaces(), steered.rules_changed()),
             _ => (None, None),
         };
-        let office = self.office.as_ref().map(Office::fd);
+        let lock = self.lock.as_ref().map(InstanceLock::fd);
         let watched = [
             Some(signals.stop.as_fd()),
             Some(self.context.workers.ended.as_fd()),
@@ -209,7 +211,7 @@ impl Relay {
             nft,
             interfaces,
             rules,
-            office,
+            lock,
         ];
         let mut fds: Vec<_> = watched
             .iter()
@@ -224,7 +226,7 @@ impl Relay {
         // Interrupted: nothing has.
         let _ = poll(&mut fds, timeout.as_ref());
         let mut polled = fds.iter().map(|fd| !fd.revents().is_empty());
-        let [stop, ended, hang_up, given, nft, interfaces, rules, office] =
+        let [stop, ended, hang_up, given, nft, interfaces, rules, lock] =
             watched.map(|fd| fd.is_some() && polled.next() == Some(true));
         let now = Instant::now();
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
@@ -252,7 +254,7 @@ impl Relay {
         if is_due(until) {
             happened.push(Happened::Timeout);
         }
-        if office {
+        if lock {
             happened.push(Happened::Successor);
         }
         happened
@@ -273,8 +275,8 @@ impl Relay {
         if let Way::Bpf(steered) = std::mem::replace(&mut self.way, Way::Foreign) {
             steered.leave(successor.mark);
         }
-        self.office = None;
-        successor.congratulate();
+        self.lock = None;
+        successor.acknowledge();
     }
 }
 

@@ -34,12 +34,12 @@ impl EventLoop {
     }
 
     /// Hears which servers have answered or refused.
-    pub(super) fn hear_asked(&mut self) {
+    pub(super) fn handle_probed(&mut self) {
         let mut events = Vec::with_capacity(EVENTS);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let spare = rustix::buffer::spare_capacity(&mut events);
         // Nothing is lost if it fails: the kernel tells again.
-        let _ = epoll::wait(&self.host.asked_servers, spare, Some(&at_once));
+        let _ = epoll::wait(&self.host.probed_servers, spare, Some(&at_once));
         let now = self.now();
         for epoll::Event { data, .. } in events {
             self.deferred.event(Key::from_bits(data.u64()), now, &mut self.host);
@@ -59,7 +59,7 @@ impl LiveHost {
         // The handshake's last segment is kept back until the client has sent its own.
         sockopt::set_tcp_quickack(&socket, false)?;
         let connection = sockets::connect(socket, syn.server)?;
-        watch(&self.asked_servers, &connection, key.to_bits(), EventFlags::OUT | EventFlags::ET)?;
+        watch(&self.probed_servers, &connection, key.to_bits(), EventFlags::OUT | EventFlags::ET)?;
         Ok(connection)
     }
 }
@@ -83,7 +83,7 @@ impl Asking for LiveHost {
     fn is_connected(&mut self, connection: &OwnedFd) -> bool {
         matches!(sockopt::socket_error(connection), Ok(Ok(())))
             && rustix::net::getpeername(connection).is_ok()
-            && epoll::delete(&self.asked_servers, connection).is_ok()
+            && epoll::delete(&self.probed_servers, connection).is_ok()
     }
 
     /// Sends a held SYN on: to our listener if its server has answered, and else to the server.

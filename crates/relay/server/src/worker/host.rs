@@ -27,7 +27,7 @@ pub(crate) struct LiveHost {
     pub(super) index: usize,
     pub(super) epoll: OwnedFd,
     /// What watches the servers that are asked for held SYNs: flows need not be told from them at every event.
-    pub(super) asked_servers: OwnedFd,
+    pub(super) probed_servers: OwnedFd,
     pub(super) clients: Vec<IpNet>,
     /// The place among those that BPF steers to.
     pub(super) slot: Option<HeldSlot>,

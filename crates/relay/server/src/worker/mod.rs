@@ -1,7 +1,7 @@
 //! A worker: one event loop, with the flows that its own listeners took. What is decided of these is decided by
 //! [`Worker`]; this waits, hears and does.
 
-mod asked;
+mod admin_queries;
 mod beat;
 mod connect;
 mod context;
@@ -34,7 +34,7 @@ use rustix::io::Errno;
 
 use crate::phase::Phase;
 use crate::settings::Settings;
-use asked::Asked;
+use admin_queries::AdminQueries;
 pub(crate) use context::Context;
 pub(crate) use host::LiveHost;
 use intake::frontends;
@@ -50,7 +50,7 @@ const LEAST_BUFFERED: u64 = 1 << 20;
 /// What epoll says of things that are not flows. No flow's word has the top 32 bits set like this.
 const WAKE: u64 = u64::MAX;
 const GREETINGS: u64 = u64::MAX - 1;
-const ASKED: u64 = u64::MAX - 2;
+const PROBED: u64 = u64::MAX - 2;
 const LISTENERS: u64 = u64::MAX - 0xffff;
 
 pub(crate) struct EventLoop {
@@ -68,7 +68,7 @@ pub(crate) struct EventLoop {
     deferred: DeferredAccept<LiveHost>,
     /// While it drains.
     drain: Option<Drain>,
-    asked: Asked,
+    admin_queries: AdminQueries,
     /// That of the settings.
     generation: u64,
 }
@@ -82,13 +82,13 @@ impl EventLoop {
         let frontends = frontends(&settings, context.place)?;
         let events = |error| ("a worker's events".to_owned(), error);
         let greetings = Greetings::new().map_err(events)?;
-        let asked_servers =
+        let probed_servers =
             epoll::create(CreateFlags::CLOEXEC).map_err(|error| events(error.into()))?;
         let watched = || {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
             watch(&epoll, &context.workers.handles[index].wake, WAKE, EventFlags::IN)?;
             watch(&epoll, greetings.fd(), GREETINGS, EventFlags::IN)?;
-            watch(&epoll, &asked_servers, ASKED, EventFlags::IN)?;
+            watch(&epoll, &probed_servers, PROBED, EventFlags::IN)?;
             for (word, frontend) in (LISTENERS..).zip(&frontends) {
                 watch(&epoll, &frontend.listener.fd, word, EventFlags::IN)?;
             }
@@ -108,7 +108,7 @@ impl EventLoop {
             greetings,
             deferred: DeferredAccept::default(),
             drain: None,
-            asked: Asked::default(),
+            admin_queries: AdminQueries::default(),
             generation,
             host: LiveHost {
                 pool: Pool::new(limit, config.buffer, context.descriptors.pipes_per_worker),
@@ -117,7 +117,7 @@ impl EventLoop {
                 windows: first_windows(config),
                 index,
                 epoll,
-                asked_servers,
+                probed_servers,
                 clients: IpNet::aggregate(&config.clients),
                 settings,
                 context,
@@ -151,7 +151,7 @@ impl EventLoop {
             self.flows.run_timers(now, &mut self.host);
             self.flows.take_turns(now, &mut self.host);
             self.host.count_buffers();
-            self.asked.step(self.flows.flows(), self.host.now);
+            self.admin_queries.step(self.flows.flows(), self.host.now);
             if self.is_done() {
                 return Ok(());
             }
@@ -226,16 +226,16 @@ impl EventLoop {
             WAKE => {
                 let handle = self.host.handle();
                 lower(&handle.wake);
-                self.asked.take_up(&handle.questions);
+                self.admin_queries.take_up(&handle.queries);
                 if self.generation != self.host.context.settings.generation() {
                     self.take_settings();
                 }
                 self.take_held();
                 self.take_handed();
             }
-            ASKED => self.hear_asked(),
+            PROBED => self.handle_probed(),
             GREETINGS => self.hear_greetings(),
-            listener @ LISTENERS..ASKED => {
+            listener @ LISTENERS..PROBED => {
                 let listener = (listener - LISTENERS) as usize;
                 // It may be told of twice.
                 if !self.waiting_at.contains(&listener) {
@@ -252,7 +252,7 @@ impl EventLoop {
 
     /// How long there is nothing to do unless something happens.
     fn timeout(&mut self) -> Option<Timespec> {
-        if self.asked.is_busy() {
+        if self.admin_queries.is_busy() {
             return Some(Timespec { tv_sec: 0, tv_nsec: 0 });
         }
         let now = self.now();

@@ -47,13 +47,13 @@ fn relay_process() {
                         verdicts.entries().map(|(verdict, count)| (verdict.label(), count)),
                     );
                 }
-                let passed = Treatment::ALL.map(|of| (of.label(), monitor.passed(of)));
+                let treatments = Treatment::ALL.map(|of| (of.label(), monitor.treatment(of)));
                 let mut all = serde_json::to_value(&counts).unwrap();
-                for (label, passed) in passed {
-                    let Value::Object(passed) = serde_json::to_value(passed).unwrap() else {
+                for (label, sums) in treatments {
+                    let Value::Object(sums) = serde_json::to_value(sums).unwrap() else {
                         unreachable!()
                     };
-                    for (name, value) in passed {
+                    for (name, value) in sums {
                         all[format!("{label}_{name}")] = value;
                     }
                 }

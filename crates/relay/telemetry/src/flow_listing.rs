@@ -15,12 +15,12 @@ use crate::source::{Brief, Gone, Source};
 
 /// What one connection to the admin socket has seen of flows, to tell what has moved since.
 #[derive(Debug, Default)]
-pub(crate) struct Roll {
+pub(crate) struct FlowListing {
     /// Bytes each way, and when that was.
     seen: HashMap<(usize, Key), (u64, u64, Instant)>,
 }
 
-impl Roll {
+impl FlowListing {
     pub(crate) async fn call(
         &mut self,
         source: &dyn Source,

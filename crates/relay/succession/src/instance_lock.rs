@@ -21,70 +21,70 @@ const FOLDER: &str = "/run/midspan";
 /// where nobody else is.
 const ABSTRACT: &str = "midspan-relay";
 /// How long a predecessor may take to answer, and its name to become free.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a successor may take to say what it wants, which it sends with its connection.
-const MANNERS: Duration = Duration::from_millis(100);
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(100);
 /// More than any request has.
 const REQUEST: u64 = 64;
 /// How often it is said, at most, that somebody was refused.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
-/// Being the relay of a network namespace.
+/// Being the one relay that takes connections in a network namespace.
 #[derive(Debug)]
-pub struct Office {
+pub struct InstanceLock {
     listener: UnixListener,
     refusals: Refusals,
     _name: Option<Name>,
 }
 
-impl Office {
-    /// Takes the office of the calling thread's namespace; `AddrInUse` if another relay has it.
+impl InstanceLock {
+    /// Takes the lock of the calling thread's namespace; `AddrInUse` if another relay has it.
     ///
     /// # Errors
     /// That; or what the system says.
-    pub fn take() -> io::Result<Office> {
-        match Office::take_in(Path::new(FOLDER)) {
+    pub fn take() -> io::Result<InstanceLock> {
+        match InstanceLock::take_in(Path::new(FOLDER)) {
             Err(error) if is_denied(&error) => {
                 tracing::info!(%error, "{FOLDER} is not used; an abstract socket is");
-                Office::take_abstract()
+                InstanceLock::take_abstract()
             }
             taken => taken,
         }
     }
 
-    fn take_in(folder: &Path) -> io::Result<Office> {
+    fn take_in(folder: &Path) -> io::Result<InstanceLock> {
         let _alone = lock(folder)?;
         remove_dead(folder);
         let path = socket_in(folder)?;
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        Office::at(listener, Some(Name::of(&path)?))
+        InstanceLock::at(listener, Some(Name::of(&path)?))
     }
 
-    fn take_abstract() -> io::Result<Office> {
+    fn take_abstract() -> io::Result<InstanceLock> {
         let name = SocketAddr::from_abstract_name(ABSTRACT)?;
         match UnixListener::bind_addr(&name) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 let other = connect(&SockAddr::unix(format!("\0{ABSTRACT}"))?);
                 Err(other.err().filter(|error| error.kind() == ErrorKind::Other).unwrap_or(error))
             }
-            listener => Office::at(listener?, None),
+            listener => InstanceLock::at(listener?, None),
         }
     }
 
-    fn at(listener: UnixListener, name: Option<Name>) -> io::Result<Office> {
+    fn at(listener: UnixListener, name: Option<Name>) -> io::Result<InstanceLock> {
         listener.set_nonblocking(true)?;
-        Ok(Office { listener, refusals: Refusals::default(), _name: name })
+        Ok(InstanceLock { listener, refusals: Refusals::default(), _name: name })
     }
 
     /// Takes it as soon as it is free.
     ///
     /// # Errors
     /// When it does not become free in time; or what the system says.
-    pub fn take_soon() -> io::Result<Office> {
-        let deadline = Instant::now() + PATIENCE;
+    pub fn take_soon() -> io::Result<InstanceLock> {
+        let deadline = Instant::now() + TAKEOVER_TIMEOUT;
         loop {
-            match Office::take() {
+            match InstanceLock::take() {
                 Err(error) if error.kind() == ErrorKind::AddrInUse => {
                     if Instant::now() >= deadline {
                         return Err(error);
@@ -104,7 +104,7 @@ impl Office {
     /// Who has come to succeed; none if nobody has, or nobody who may.
     pub fn successor(&mut self) -> Option<Successor> {
         let (stream, _) = self.listener.accept().ok()?;
-        match Successor::hear(stream) {
+        match Successor::read(stream) {
             Ok(successor) => successor,
             Err(error) => {
                 if let Some(more) = self.refusals.told(Instant::now()) {
@@ -145,10 +145,10 @@ pub struct Successor {
 
 impl Successor {
     /// None if it has only looked whether somebody is there.
-    fn hear(stream: UnixStream) -> io::Result<Option<Successor>> {
+    fn read(stream: UnixStream) -> io::Result<Option<Successor>> {
         refuse_others(&stream)?;
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(MANNERS))?;
+        stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
         let mut request = String::new();
         BufReader::new((&stream).take(REQUEST)).read_line(&mut request)?;
         if request.is_empty() {
@@ -159,14 +159,14 @@ impl Successor {
         Ok(Some(Successor { stream, mark }))
     }
 
-    /// Says that it has the office for itself.
-    pub fn congratulate(mut self) {
-        // One that does not listen any more has the office all the same.
+    /// Says that it has the lock for itself.
+    pub fn acknowledge(mut self) {
+        // One that does not listen any more has the lock all the same.
         let _ = self.stream.write_all(b"retired\n");
     }
 }
 
-/// Has the relay in office retire, to which nothing comes any more.
+/// Has the relay that has the lock retire, to which nothing comes any more.
 ///
 /// # Errors
 /// When it does not answer, as one that hangs.
@@ -175,7 +175,7 @@ pub fn retire_predecessor(mark: u32) -> io::Result<()> {
         Err(error) if is_denied(&error) => connect(&SockAddr::unix(format!("\0{ABSTRACT}"))?)?,
         stream => stream?,
     };
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TAKEOVER_TIMEOUT))?;
     writeln!(stream, "retire {mark}")?;
     let mut answer = String::new();
     BufReader::new(stream.take(REQUEST)).read_line(&mut answer)?;
@@ -215,7 +215,7 @@ fn socket_in(folder: &Path) -> io::Result<PathBuf> {
     Ok(folder.join(format!("net-{}.sock", Netns::current()?.inode()?)))
 }
 
-/// Keeps others from taking an office in `folder` as long as this is open. The folder is made if it is not there.
+/// Keeps others from taking a lock in `folder` as long as this is open. The folder is made if it is not there.
 fn lock(folder: &Path) -> io::Result<File> {
     match DirBuilder::new().mode(0o755).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
@@ -257,48 +257,48 @@ mod tests {
     fn there_is_one_at_a_time_and_a_dead_one_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("midspan");
-        let mut office = Office::take_in(&folder).unwrap();
-        assert_eq!(Office::take_in(&folder).unwrap_err().kind(), ErrorKind::AddrInUse);
+        let mut lock = InstanceLock::take_in(&folder).unwrap();
+        assert_eq!(InstanceLock::take_in(&folder).unwrap_err().kind(), ErrorKind::AddrInUse);
         // That was only a look.
-        assert!(office.successor().is_none() && office.refusals.said.is_none());
+        assert!(lock.successor().is_none() && lock.refusals.said.is_none());
         let path = socket_in(&folder).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        drop(office);
+        drop(lock);
         assert!(!path.exists());
         // As after SIGKILL, of this namespace and of another.
         for dead in [&path, &folder.join("net-1.sock")] {
             drop(UnixListener::bind(dead).unwrap());
         }
-        let office = Office::take_in(&folder).unwrap();
+        let lock = InstanceLock::take_in(&folder).unwrap();
         assert!(path.exists() && !folder.join("net-1.sock").exists());
-        drop(office);
+        drop(lock);
     }
 
     #[test]
     fn no_folder_is_used_that_others_may_write_to() {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
-        assert!(is_denied(&Office::take_in(folder.path()).unwrap_err()));
-        assert!(is_denied(&Office::take_in(Path::new("/nonexistent/midspan")).unwrap_err()));
+        assert!(is_denied(&InstanceLock::take_in(folder.path()).unwrap_err()));
+        assert!(is_denied(&InstanceLock::take_in(Path::new("/nonexistent/midspan")).unwrap_err()));
     }
 
     #[test]
     fn requests_are_heard_and_others_refused_with_few_words() {
         let folder = tempfile::tempdir().unwrap();
-        let mut office = Office::take_in(folder.path()).unwrap();
+        let mut lock = InstanceLock::take_in(folder.path()).unwrap();
         let path = socket_in(folder.path()).unwrap();
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(b"retire 7\n").unwrap();
-        let successor = office.successor().unwrap();
+        let successor = lock.successor().unwrap();
         assert_eq!(successor.mark, 7);
-        successor.congratulate();
+        successor.acknowledge();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert_eq!(answer, "retired\n");
         for round in 0..100 {
             UnixStream::connect(&path).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-            assert!(office.successor().is_none());
-            assert_eq!(office.refusals.unsaid, round);
+            assert!(lock.successor().is_none());
+            assert_eq!(lock.refusals.unsaid, round);
         }
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn another_user_may_not_have_a_relay_retire() {
         use std::os::unix::process::CommandExt;
         let folder = tempfile::tempdir().unwrap();
-        let mut office = Office::take_in(folder.path()).unwrap();
+        let mut lock = InstanceLock::take_in(folder.path()).unwrap();
         let path = socket_in(folder.path()).unwrap();
         // As if it were open to all: that is not what keeps others away.
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
@@ -333,7 +333,7 @@ mod tests {
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         assert_eq!(line, "sent\n");
-        assert!(office.successor().is_none() && office.refusals.said.is_some());
+        assert!(lock.successor().is_none() && lock.refusals.said.is_some());
         line.clear();
         said.read_line(&mut line).unwrap();
         assert!(!line.contains("retired"), "{line}");

@@ -1,4 +1,4 @@
-//! What is asked of a worker's flows.
+//! What the admin socket asks of a worker's flows.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 /// What is asked of a worker.
 #[derive(Debug)]
-pub(crate) enum Ask {
+pub(crate) enum Query {
     /// All flows, without their legs.
     Scan(oneshot::Sender<Vec<Scanned>>),
     /// The legs of these, in order.
@@ -26,21 +26,21 @@ pub(crate) struct Scanned {
     pub(crate) seen: Instant,
 }
 
-/// Where questions are left for a worker. It must be woken for them.
+/// Where queries are left for a worker. It must be woken for them.
 #[derive(Debug, Default)]
-pub(crate) struct Questions(Mutex<Vec<Ask>>);
+pub(crate) struct Queries(Mutex<Vec<Query>>);
 
-impl Questions {
-    pub(crate) fn leave(&self, ask: Ask) {
-        self.lock().push(ask);
+impl Queries {
+    pub(crate) fn leave(&self, query: Query) {
+        self.lock().push(query);
     }
 
     /// Takes what was left.
-    pub(crate) fn take(&self) -> Vec<Ask> {
+    pub(crate) fn take(&self) -> Vec<Query> {
         std::mem::take(&mut self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Ask>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Query>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

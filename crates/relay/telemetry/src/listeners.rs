@@ -15,18 +15,18 @@ use crate::source::Source;
 
 /// Where the relay is looked at from outside: places taken, nothing answered yet.
 #[derive(Debug, Default)]
-pub struct Windows {
+pub struct Listeners {
     metrics: Option<TcpListener>,
     admin: Option<AdminSocket>,
 }
 
-impl Windows {
+impl Listeners {
     /// Takes the places that are configured.
     ///
     /// # Errors
     /// The first that cannot be had.
-    pub fn open(config: &Config) -> Result<Windows, ObserveError> {
-        let mut windows = Windows::default();
+    pub fn open(config: &Config) -> Result<Listeners, ObserveError> {
+        let mut listeners = Listeners::default();
         if let Some(metrics) = &config.metrics {
             let at = metrics.listen;
             let listener = TcpListener::bind(at).and_then(|listener| {
@@ -34,14 +34,14 @@ impl Windows {
                 Ok(listener)
             });
             let listener = listener.map_err(|error| ObserveError::Metrics { at, error })?;
-            windows.metrics = Some(listener);
+            listeners.metrics = Some(listener);
         }
         if let Some(admin) = &config.admin {
             let path = admin.socket.clone();
             let socket = AdminSocket::open(&path);
-            windows.admin = Some(socket.map_err(|error| ObserveError::Admin { path, error })?);
+            listeners.admin = Some(socket.map_err(|error| ObserveError::Admin { path, error })?);
         }
-        Ok(windows)
+        Ok(listeners)
     }
 
     /// Begins to answer, in a thread of its own, which keeps these privileges.

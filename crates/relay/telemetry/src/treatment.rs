@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// Sums over ended connections that were treated alike.
 #[derive(Debug)]
-pub(crate) struct Passed {
+pub(crate) struct TreatmentSums {
     connections: AtomicU64,
     bytes_up: AtomicU64,
     bytes_down: AtomicU64,
@@ -28,7 +28,7 @@ pub(crate) const SIZES: [(&str, u64); 5] = [
 
 /// Sums over ended connections that were treated alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct PassedSnapshot {
+pub struct TreatmentSnapshot {
     /// How many ended.
     pub connections: u64,
     /// Payload from their clients, in bytes.
@@ -41,9 +41,9 @@ pub struct PassedSnapshot {
     pub busy_down_ns: u64,
 }
 
-impl Default for Passed {
+impl Default for TreatmentSums {
     fn default() -> Self {
-        Passed {
+        TreatmentSums {
             connections: AtomicU64::new(0),
             bytes_up: AtomicU64::new(0),
             bytes_down: AtomicU64::new(0),
@@ -54,7 +54,7 @@ impl Default for Passed {
     }
 }
 
-impl Passed {
+impl TreatmentSums {
     /// Takes in one that has ended. One thread does.
     pub(crate) fn add(&self, record: &FlowRecord) {
         let busy = |course: &Course| {
@@ -83,9 +83,9 @@ impl Passed {
         &self.completions
     }
 
-    pub(crate) fn snapshot(&self) -> PassedSnapshot {
+    pub(crate) fn snapshot(&self) -> TreatmentSnapshot {
         let get = |sum: &AtomicU64| sum.load(Ordering::Relaxed);
-        PassedSnapshot {
+        TreatmentSnapshot {
             connections: get(&self.connections),
             bytes_up: get(&self.bytes_up),
             bytes_down: get(&self.bytes_down),
@@ -102,20 +102,20 @@ pub enum Treatment {
     Split,
     /// It was left alone for comparison, and is like the split ones in everything else.
     Holdout,
-    /// It was passed for another reason.
-    Passed,
+    /// It was bypassed for another reason.
+    Bypassed,
 }
 
 impl Treatment {
     /// All of them.
-    pub const ALL: [Treatment; 3] = [Treatment::Split, Treatment::Holdout, Treatment::Passed];
+    pub const ALL: [Treatment; 3] = [Treatment::Split, Treatment::Holdout, Treatment::Bypassed];
 
     /// What it is called in logs and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Treatment::Split => "split",
             Treatment::Holdout => "holdout",
-            Treatment::Passed => "passed",
+            Treatment::Bypassed => "passed",
         }
     }
 
@@ -124,7 +124,7 @@ impl Treatment {
         match verdict {
             Verdict::Split => Treatment::Split,
             Verdict::PassHoldout => Treatment::Holdout,
-            _ => Treatment::Passed,
+            _ => Treatment::Bypassed,
         }
     }
 }

@@ -9,16 +9,16 @@ use midspan_split::{Entry, Key, Leg, PerLeg, Slab};
 use tokio::sync::oneshot;
 
 use super::host::LiveHost;
-use crate::questions::{Ask, Questions, Scanned};
+use crate::queries::{Queries, Query, Scanned};
 
 /// Slots that are looked through before other work goes on: some microseconds.
 const SCAN: usize = 512;
 /// Flows that the kernel is asked of before other work goes on, with four calls each.
 const DETAIL: usize = 16;
 
-/// The questions that a worker has taken up.
+/// The queries that a worker has taken up.
 #[derive(Debug, Default)]
-pub(crate) struct Asked(VecDeque<Job>);
+pub(crate) struct AdminQueries(VecDeque<Job>);
 
 #[derive(Debug)]
 enum Job {
@@ -28,12 +28,12 @@ enum Job {
 
 type Reply = oneshot::Sender<Vec<PerLeg<Option<LegStats>>>>;
 
-impl Asked {
+impl AdminQueries {
     /// Takes up what was left.
-    pub(crate) fn take_up(&mut self, questions: &Questions) {
-        self.0.extend(questions.take().into_iter().map(|ask| match ask {
-            Ask::Scan(reply) => Job::Scan { next: 0, found: Vec::new(), reply },
-            Ask::Detail(keys, reply) => Job::Detail { found: Vec::new(), keys, reply },
+    pub(crate) fn take_up(&mut self, queries: &Queries) {
+        self.0.extend(queries.take().into_iter().map(|query| match query {
+            Query::Scan(reply) => Job::Scan { next: 0, found: Vec::new(), reply },
+            Query::Detail(keys, reply) => Job::Detail { found: Vec::new(), keys, reply },
         }));
     }
 
