@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use midspan_sockets::{Connection, Listener, NotAccepted, Opening, accept};
+use midspan_sockets::{Connection, Listener, NotAccepted, SynOptions, accept};
 
 use crate::forward::Forward;
 
@@ -28,7 +28,7 @@ pub struct Accepted {
     /// Whom the client believes to be connected to, or whom its connections are passed on to.
     pub server: SocketAddr,
     /// The SYN that it began with.
-    pub opening: Opening,
+    pub syn: SynOptions,
     /// Whether the client's connection is MPTCP.
     pub mptcp: bool,
     /// What the server is to be sent before what the client sends.
@@ -48,7 +48,7 @@ impl Frontend {
             None => connection.server(),
         };
         let server = server.ok_or(NotAccepted::Failed)?;
-        let Connection { socket, client, opening, mptcp } = connection;
-        Ok(Accepted { socket, client, server, opening, mptcp, preface: None })
+        let Connection { socket, client, syn, mptcp } = connection;
+        Ok(Accepted { socket, client, server, syn, mptcp, preface: None })
     }
 }

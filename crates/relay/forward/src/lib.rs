@@ -3,10 +3,10 @@
 
 mod forward;
 mod frontend;
-mod greeting;
+mod proxy_header;
 mod servers;
 
 pub use forward::{Forward, check_here, follow_names, resolve};
 pub use frontend::{Accepted, Frontend};
-pub use greeting::{Greeted, Greetings};
+pub use proxy_header::{HeaderOutcome, ProxyHeaderWait};
 pub use servers::Servers;

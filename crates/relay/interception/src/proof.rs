@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_config::{Config, LegConfig, Marks};
-use midspan_sockets::{self as sockets, Place};
+use midspan_sockets::{self as sockets, ListenAddress};
 use midspan_steer::Steering;
 use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
@@ -178,7 +178,7 @@ impl Proof {
         // As a worker does.
         let connect = || -> io::Result<TcpStream> {
             let socket = sockets::open(server, leg, true, 0)?;
-            sockets::bind_as(&socket, client, Place::Private)?;
+            sockets::bind_as(&socket, client, ListenAddress::Private)?;
             sockets::begin_connect(&socket, server)?;
             await_event(&socket, PollFlags::OUT)?;
             sockopt::socket_error(&socket)??;

@@ -55,14 +55,14 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use midspan_sockets::Opening;
+    use midspan_sockets::SynOptions;
 
     fn connection() -> Handed {
         let (socket, _other) = UnixStream::pair().unwrap();
         let (client, server) = ("192.0.2.1:1".parse().unwrap(), "192.0.2.2:2".parse().unwrap());
-        let opening = Opening::default();
+        let syn = SynOptions::default();
         let socket = OwnedFd::from(socket);
-        let accepted = Accepted { socket, client, server, opening, mptcp: false, preface: None };
+        let accepted = Accepted { socket, client, server, syn, mptcp: false, preface: None };
         Box::new((accepted, None))
     }
 

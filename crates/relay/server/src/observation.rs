@@ -14,7 +14,7 @@ use crate::flow_observer::FlowObserver;
 
 impl FlowObserver for Observer {
     fn identify(&self, accepted: &Accepted, now: Time) -> FlowId {
-        let began = match accepted.opening.sequence {
+        let began = match accepted.syn.sequence {
             Some(sequence) => Began::With(sequence),
             None => Began::At(now.as_nanos()),
         };

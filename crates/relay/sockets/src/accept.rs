@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, sockopt};
 
 use crate::listener::Listener;
-use crate::opening::{self, Opening};
+use crate::syn_options::{self, SynOptions};
 
 /// A connection that a listener took.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Connection {
     /// Who has made it.
     pub client: SocketAddr,
     /// The SYN that it began with.
-    pub opening: Opening,
+    pub syn: SynOptions,
     /// Whether it is MPTCP.
     pub mptcp: bool,
 }
@@ -25,7 +25,7 @@ pub struct Connection {
 impl Connection {
     /// Whom the client believes to be connected to; none if the kernel does not say.
     pub fn server(&self) -> Option<SocketAddr> {
-        self.opening.server.or_else(|| address_of(&self.socket))
+        self.syn.server.or_else(|| address_of(&self.socket))
     }
 }
 
@@ -55,13 +55,13 @@ pub fn accept(listener: &Listener) -> Result<Connection, NotAccepted> {
         })?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
     let mptcp = listener.mptcp && is_mptcp(&socket).map_err(|_| NotAccepted::Failed)?;
-    let opening = match midspan_sys::socket::saved_syn(&socket, &mut [0; opening::LONGEST]) {
-        Ok(Some(headers)) => Opening::of(headers),
+    let syn = match midspan_sys::socket::saved_syn(&socket, &mut [0; syn_options::LONGEST]) {
+        Ok(Some(headers)) => SynOptions::of(headers),
         // Answered with a SYN cookie, or by an MPTCP listener, neither of which keeps anything.
-        Ok(None) | Err(_) => Opening::default(),
+        Ok(None) | Err(_) => SynOptions::default(),
     };
     match client {
-        Some(client) => Ok(Connection { socket, client, opening, mptcp }),
+        Some(client) => Ok(Connection { socket, client, syn, mptcp }),
         None => Err(NotAccepted::Failed),
     }
 }

@@ -10,7 +10,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Protocol, Socket};
 
 use crate::family::{Family, is_any};
-use crate::listener::Place;
+use crate::listener::ListenAddress;
 use crate::options::{configure, mark};
 
 /// A socket for the connection to `server`; `transparent` if it is made from the client's address. Its
@@ -42,8 +42,8 @@ pub fn open(
 ///
 /// # Errors
 /// What the kernel says; [that a former connection is in the way](is_former) among it.
-pub fn bind_as(socket: &Socket, client: SocketAddr, place: Place) -> io::Result<()> {
-    if place == Place::Port(client.port()) {
+pub fn bind_as(socket: &Socket, client: SocketAddr, place: ListenAddress) -> io::Result<()> {
+    if place == ListenAddress::Port(client.port()) {
         // Our listener holds this port on every address.
         socket.set_reuse_port(true)?;
     }

@@ -6,19 +6,19 @@
 mod accept;
 mod client_leg;
 mod connect;
-mod control;
 mod family;
 mod leg_stats;
 mod listener;
-mod opening;
 mod options;
+mod registered_controls;
+mod syn_options;
 
 pub use accept::{Connection, NotAccepted, accept, address_of, waiting};
 pub use client_leg::{LeastTimeout, first_window};
 pub use connect::{begin_connect, bind_as, connect, connect_with_data_of, is_former, open};
-pub use control::Brought;
 pub use family::Family;
 pub use leg_stats::leg_stats;
-pub use listener::{Listener, Place, listen, reconfigure};
-pub use opening::Opening;
+pub use listener::{ListenAddress, Listener, listen, reconfigure};
 pub use options::{mark, probe};
+pub use registered_controls::RegisteredControls;
+pub use syn_options::SynOptions;

@@ -15,7 +15,7 @@ const BACKLOG: i32 = 65_535;
 
 /// Where a listener is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ListenAddress {
     /// At a port of every address, which all workers share.
     Port(u16),
     /// At a port of the loopback that nobody knows. What BPF steers is given to the listener itself,
@@ -31,14 +31,15 @@ pub enum Place {
 ///
 /// # Errors
 /// What the kernel says; where an option was refused, with its key.
-pub fn listen(family: Family, place: Place, config: &Config) -> io::Result<Listener> {
+pub fn listen(family: Family, place: ListenAddress, config: &Config) -> io::Result<Listener> {
     let leg = &config.client_leg;
-    let (socket, mptcp) = family.for_clients(config.mptcp, !matches!(place, Place::Open(_)))?;
+    let (socket, mptcp) =
+        family.for_clients(config.mptcp, !matches!(place, ListenAddress::Open(_)))?;
     if family == Family::V6 {
         socket.set_only_v6(true)?;
     }
     configure(&socket, leg)?;
-    if !matches!(place, Place::Open(_)) {
+    if !matches!(place, ListenAddress::Open(_)) {
         socket.set_mark(Marks::of(config).outgoing)?;
     }
     if let Dscp::Always(point) = leg.dscp {
@@ -51,13 +52,13 @@ pub fn listen(family: Family, place: Place, config: &Config) -> io::Result<Liste
         }
     }
     match place {
-        Place::Port(port) => {
+        ListenAddress::Port(port) => {
             socket.set_reuse_address(true)?;
             socket.set_reuse_port(true)?;
             socket.bind(&SocketAddr::new(family.any(), port).into())?;
         }
-        Place::Private => socket.bind(&SocketAddr::new(family.loopback(), 0).into())?,
-        Place::Open(address) => {
+        ListenAddress::Private => socket.bind(&SocketAddr::new(family.loopback(), 0).into())?,
+        ListenAddress::Open(address) => {
             socket.set_reuse_address(true)?;
             socket.set_reuse_port(true)?;
             socket.bind(&address.into())?;

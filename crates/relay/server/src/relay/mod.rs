@@ -14,7 +14,7 @@ use midspan_interception::{
     Injector, Interception, InterceptionError, Steered, probe_clients, take_accounts, take_held,
 };
 use midspan_legs::{BUFFER, Counters, Snapshot};
-use midspan_sockets::{self as sockets, Brought, LeastTimeout, Place};
+use midspan_sockets::{self as sockets, LeastTimeout, ListenAddress, RegisteredControls};
 use midspan_split::Admission;
 use midspan_steer::FlowRecord;
 use midspan_succession::{InstanceLock, retire_predecessor};
@@ -142,7 +142,7 @@ pub struct Relay {
     /// SYNs cannot be held, and that was said.
     holds_nothing: bool,
     names: Option<Names>,
-    _controls: Brought,
+    _controls: RegisteredControls,
     /// Keeps a second relay from taking connections in the same network namespace.
     lock: Option<InstanceLock>,
 }
@@ -185,7 +185,7 @@ impl Relay {
     ) -> Result<Relay, Error> {
         config.check()?;
         leave_out_ipv6(&mut config)?;
-        let controls = Brought::by(&config);
+        let controls = RegisteredControls::register(&config);
         config.complete(controls.for_clients());
         for (leg, settings, mptcp) in [
             ("client_leg", &config.client_leg, config.mptcp),
@@ -210,8 +210,8 @@ impl Relay {
             return Err(InterceptionError::NotReplaceable.into());
         }
         let place = match way {
-            Way::Bpf(_) => Place::Private,
-            _ => Place::Port(port),
+            Way::Bpf(_) => ListenAddress::Private,
+            _ => ListenAddress::Port(port),
         };
         let injector = match &way {
             Way::Bpf(_) => hold_by(&config)?,

@@ -31,14 +31,12 @@ impl LiveHost {
         server_leg: ServerLeg,
         forward: Option<Arc<Forward>>,
     ) -> io::Result<(LiveFlow, Opened)> {
-        let Accepted { socket: client_leg, client, server, opening, preface, .. } = accepted;
+        let Accepted { socket: client_leg, client, server, syn, preface, .. } = accepted;
         let mut others = Others::of(forward, server, self.now);
         let mut opened = Opened::Connecting(0);
         // What one server may have got must not be sent to another as well.
-        let sends_data = self.settings.config.fast_open
-            && opening.data
-            && others.is_empty()
-            && preface.is_none();
+        let sends_data =
+            self.settings.config.fast_open && syn.data && others.is_empty() && preface.is_none();
         let mut connected = match server_leg {
             ServerLeg::Connected(socket) => Ok(socket),
             ServerLeg::New(socket) => {
@@ -68,7 +66,7 @@ impl LiveHost {
         while connected.is_err()
             && let Some(other) = others.next(self.now)
         {
-            connected = self.connect_to(other, opening.dscp);
+            connected = self.connect_to(other, syn.dscp);
             metadata.server = other;
         }
         let sockets = PerLeg { client: client_leg, server: connected? };
@@ -84,6 +82,6 @@ impl LiveHost {
             Opened::PortInUse => self.counters().port_waits.add(1),
         }
         let link = self.context.admission.link(&subscriber(client.ip()));
-        Ok((LiveFlow::new(metadata, sockets, others, opening.dscp, preface, link), opened))
+        Ok((LiveFlow::new(metadata, sockets, others, syn.dscp, preface, link), opened))
     }
 }

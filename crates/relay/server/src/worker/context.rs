@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use midspan_interception::{Injector, Probes};
 use midspan_legs::Counters;
-use midspan_sockets::Place;
+use midspan_sockets::ListenAddress;
 use midspan_split::Admission;
 use midspan_steer::FirstWindow;
 use midspan_sys::clock::Epoch;
@@ -28,7 +28,7 @@ pub(crate) struct Context {
     pub(crate) descriptors: Descriptors,
     pub(crate) epoch: Epoch,
     /// Where the workers listen.
-    pub(crate) place: Place,
+    pub(crate) place: ListenAddress,
     /// What sets initial windows of connections to clients; none if that is left to the kernel.
     pub(crate) first_window: Option<Arc<FirstWindow>>,
     /// How held SYNs are sent on, as soon as any are held.

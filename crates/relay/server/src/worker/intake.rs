@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use midspan_forward::{Accepted, Forward, Frontend, Greeted};
+use midspan_forward::{Accepted, Forward, Frontend, HeaderOutcome};
 use midspan_interception::is_probe;
 use midspan_legs::{Counters, FlowMetadata};
 use midspan_observe::{Count, subscriber};
-use midspan_sockets::{self as sockets, Family, NotAccepted, Opening, Place};
+use midspan_sockets::{self as sockets, Family, ListenAddress, NotAccepted, SynOptions};
 use midspan_split::proxy_protocol::Ends;
 use midspan_split::{PerLeg, Refusal};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -110,29 +110,31 @@ impl EventLoop {
         }
         // Each has a descriptor, of those that are there for flows.
         let room = self.host.context.admission.room() as usize / self.host.context.workers.count();
-        if self.greetings.len() >= room {
+        if self.proxy_headers.len() >= room {
             return self.host.counters().refused_flows.add(1);
         }
-        if let Some(greeted) = self.greetings.begin(accepted, forward, self.now()) {
-            self.greeted(greeted);
+        if let Some(outcome) = self.proxy_headers.begin(accepted, forward, self.now()) {
+            self.header_read(outcome);
         }
     }
 
-    pub(super) fn hear_greetings(&mut self) {
-        for greeted in self.greetings.hear() {
-            self.greeted(greeted);
+    pub(super) fn handle_proxy_headers(&mut self) {
+        for outcome in self.proxy_headers.handle() {
+            self.header_read(outcome);
         }
     }
 
-    pub(super) fn give_up_greetings(&mut self) {
-        let refused = self.greetings.give_up(self.now());
+    pub(super) fn expire_proxy_headers(&mut self) {
+        let refused = self.proxy_headers.expire(self.now());
         self.host.counters().refused_header.add(refused);
     }
 
-    fn greeted(&mut self, greeted: Greeted) {
-        match greeted {
-            Greeted::Whole(accepted, forward, ends) => self.introduce(accepted, forward, ends),
-            Greeted::Refused => self.host.counters().refused_header.add(1),
+    fn header_read(&mut self, outcome: HeaderOutcome) {
+        match outcome {
+            HeaderOutcome::Whole(accepted, forward, ends) => {
+                self.introduce(accepted, forward, ends)
+            }
+            HeaderOutcome::Refused => self.host.counters().refused_header.add(1),
         }
     }
 
@@ -198,11 +200,11 @@ impl EventLoop {
             Err(refusal) => return refusal(self.host.counters()).add(1),
         };
         // Counted before the server can know of it, so that who knows of it finds it counted.
-        let Accepted { client, server, opening, mptcp, .. } = accepted;
+        let Accepted { client, server, syn, mptcp, .. } = accepted;
         self.host.counters().accepted.add(1);
         self.host.counters().active.set(self.flows.flows().len() as u64 + 1);
         self.host.counters().mptcp.add(u64::from(mptcp));
-        count_declined(self.host.counters(), opening, self.host.settings.config.fast_open);
+        count_declined(self.host.counters(), syn, self.host.settings.config.fast_open);
         let (start, spliced) = (self.host.now, PerLeg::default());
         let id = self.host.context.observer.identify(&accepted, self.now());
         let metadata = FlowMetadata { id, client, server, start, connected: None, spliced };
@@ -232,7 +234,7 @@ impl EventLoop {
         confirmed: Option<OwnedFd>,
     ) -> Result<ServerLeg, fn(&Counters) -> &Count> {
         let config = &self.host.settings.config;
-        let Accepted { client, server, opening, .. } = accepted;
+        let Accepted { client, server, syn, .. } = accepted;
         if !is_forwarded {
             if self.frontends.iter().any(|frontend| frontend.listener.is_at(*server)) {
                 return Err(|counters| &counters.refused_direct);
@@ -241,7 +243,7 @@ impl EventLoop {
                 return Err(|counters| &counters.refused_client);
             }
         }
-        let open = || sockets::open(*server, &config.server_leg, !is_forwarded, opening.dscp);
+        let open = || sockets::open(*server, &config.server_leg, !is_forwarded, syn.dscp);
         let server_leg = match confirmed {
             Some(socket) => ServerLeg::Connected(socket),
             None => ServerLeg::New(open().map_err(|error| {
@@ -263,7 +265,7 @@ impl EventLoop {
 /// All places at which a worker listens.
 pub(super) fn frontends(
     settings: &Settings,
-    place: Place,
+    place: ListenAddress,
 ) -> Result<Vec<Frontend>, (String, io::Error)> {
     let config = &settings.config;
     let mut frontends = Vec::new();
@@ -280,7 +282,7 @@ pub(super) fn frontends(
     for forward in &settings.forwards {
         let address = &forward.listen;
         let family = Family::of(address.ip());
-        let listener = sockets::listen(family, Place::Open(*address), config)
+        let listener = sockets::listen(family, ListenAddress::Open(*address), config)
             .map_err(|error| (address.to_string(), error))?;
         frontends.push(Frontend { listener, forward: Some(forward.clone()) });
     }
@@ -288,8 +290,8 @@ pub(super) fn frontends(
 }
 
 /// Counts what a client has offered and the relay does not carry across.
-fn count_declined(counters: &Counters, opening: Opening, accepts_fast_open: bool) {
-    let Opening { mptcp, fast_open, other, .. } = opening;
+fn count_declined(counters: &Counters, syn: SynOptions, accepts_fast_open: bool) {
+    let SynOptions { mptcp, fast_open, other, .. } = syn;
     for (offered, count) in [
         (mptcp, &counters.declined_mptcp),
         (fast_open && !accepts_fast_open, &counters.declined_fast_open),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use midspan_config::{Config, LegConfig, ReadAheadKind};
-use midspan_forward::{Frontend, Greetings};
+use midspan_forward::{Frontend, ProxyHeaderWait};
 use midspan_legs::{Outbox, Pool, readiness};
 use midspan_sockets::{self as sockets, Family};
 use midspan_split::{
@@ -49,7 +49,7 @@ const LEAST_BUFFERED: u64 = 1 << 20;
 
 /// What epoll says of things that are not flows. No flow's word has the top 32 bits set like this.
 const WAKE: u64 = u64::MAX;
-const GREETINGS: u64 = u64::MAX - 1;
+const PROXY_HEADERS: u64 = u64::MAX - 1;
 const PROBED: u64 = u64::MAX - 2;
 const LISTENERS: u64 = u64::MAX - 0xffff;
 
@@ -64,7 +64,7 @@ pub(crate) struct EventLoop {
     rest_until: Option<Instant>,
     /// None if it may run anywhere.
     processor: Option<Processor>,
-    greetings: Greetings,
+    proxy_headers: ProxyHeaderWait,
     deferred: DeferredAccept<LiveHost>,
     /// While it drains.
     drain: Option<Drain>,
@@ -81,13 +81,13 @@ impl EventLoop {
         let config = &settings.config;
         let frontends = frontends(&settings, context.place)?;
         let events = |error| ("a worker's events".to_owned(), error);
-        let greetings = Greetings::new().map_err(events)?;
+        let proxy_headers = ProxyHeaderWait::new().map_err(events)?;
         let probed_servers =
             epoll::create(CreateFlags::CLOEXEC).map_err(|error| events(error.into()))?;
         let watched = || {
             let epoll = epoll::create(CreateFlags::CLOEXEC)?;
             watch(&epoll, &context.workers.handles[index].wake, WAKE, EventFlags::IN)?;
-            watch(&epoll, greetings.fd(), GREETINGS, EventFlags::IN)?;
+            watch(&epoll, proxy_headers.fd(), PROXY_HEADERS, EventFlags::IN)?;
             watch(&epoll, &probed_servers, PROBED, EventFlags::IN)?;
             for (word, frontend) in (LISTENERS..).zip(&frontends) {
                 watch(&epoll, &frontend.listener.fd, word, EventFlags::IN)?;
@@ -105,7 +105,7 @@ impl EventLoop {
             heartbeat: Heartbeat::new(context.epoch.time(now)),
             rest_until: None,
             processor: None,
-            greetings,
+            proxy_headers,
             deferred: DeferredAccept::default(),
             drain: None,
             admin_queries: AdminQueries::default(),
@@ -144,7 +144,7 @@ impl EventLoop {
             }
             events.clear();
             self.accept();
-            self.give_up_greetings();
+            self.expire_proxy_headers();
             self.rest_over();
             let now = self.now();
             self.deferred.run_timers(now, &mut self.host);
@@ -234,7 +234,7 @@ impl EventLoop {
                 self.take_handed();
             }
             PROBED => self.handle_probed(),
-            GREETINGS => self.hear_greetings(),
+            PROXY_HEADERS => self.handle_proxy_headers(),
             listener @ LISTENERS..PROBED => {
                 let listener = (listener - LISTENERS) as usize;
                 // It may be told of twice.
@@ -262,7 +262,7 @@ impl EventLoop {
         let timers = [
             flows,
             self.deferred.poll_timeout(),
-            self.greetings.poll_timeout(),
+            self.proxy_headers.poll_timeout(),
             drain.map(Drain::poll_timeout),
             Some(self.heartbeat.poll_timeout()),
         ];
@@ -281,7 +281,7 @@ impl EventLoop {
                 self.listen_no_more();
                 self.frontends.is_empty()
                     && self.flows.flows().is_empty()
-                    && self.greetings.len() == 0
+                    && self.proxy_headers.len() == 0
                     && self.deferred.is_empty()
                     && self.inbox().close()
             }

@@ -1,4 +1,4 @@
-//! Midspan's own congestion controls that the legs have: the relay brings them with it.
+//! Midspan's own congestion controls that the legs have: the relay registers them.
 
 use midspan_ccload::{Algorithm, Controls, Error, Held, Kernel, Options, PREFIX};
 use midspan_config::Config;
@@ -11,17 +11,17 @@ use midspan_split::defaults::CLIENT_LEG_CONTROL as FOR_CLIENTS;
 
 /// Congestion controls that are registered for as long as this lives.
 #[derive(Debug)]
-pub struct Brought {
+pub struct RegisteredControls {
     _held: Vec<Held>,
     for_clients: Option<&'static str>,
 }
 
-impl Brought {
-    /// Brings those that the legs name. One that cannot be had is as if it was not tried: whether the
+impl RegisteredControls {
+    /// Registers those that the legs name. One that cannot be had is as if it was not tried: whether the
     /// leg's sockets can have it is found out by asking for it. Nor are those tried that take
     /// feedback where there is no map that it could come by: none is pinned, and an agent cannot find
     /// the one that they would have (before Linux 6.4).
-    pub fn by(config: &Config) -> Brought {
+    pub fn register(config: &Config) -> RegisteredControls {
         let controls = Controls::default();
         let found = Kernel::running().is_ok_and(|kernel| kernel.links);
         let fed = found || controls.feedback().exists();
@@ -38,8 +38,8 @@ impl Brought {
         let is_open = config.client_leg.congestion_control.is_none() && !config.clients.is_empty();
         let for_clients = ours(FOR_CLIENTS)
             .filter(|_| is_open)
-            .and_then(|control| bring(&controls, control, &mut held));
-        Brought { _held: held, for_clients }
+            .and_then(|control| register_for_clients(&controls, control, &mut held));
+        RegisteredControls { _held: held, for_clients }
     }
 
     /// What the client's leg has where the configuration names nothing; none if that is the kernel's choice.
@@ -49,7 +49,11 @@ impl Brought {
 }
 
 /// The client's leg does without where this fails, so nothing of it is an error.
-fn bring(controls: &Controls, control: Algorithm, held: &mut Vec<Held>) -> Option<&'static str> {
+fn register_for_clients(
+    controls: &Controls,
+    control: Algorithm,
+    held: &mut Vec<Held>,
+) -> Option<&'static str> {
     // One that cannot be held with others is used as long as they hold it, and by our listeners then.
     let shares = Kernel::running().is_ok_and(|kernel| kernel.links);
     if shares || !has(FOR_CLIENTS) {

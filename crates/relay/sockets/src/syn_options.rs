@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The SYN that opened a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Opening {
+pub struct SynOptions {
     /// Whom it is for. None if it does not say all that an address has, which is so within a link
     /// (RFC 4007, 6).
     pub server: Option<SocketAddr>,
@@ -39,13 +39,13 @@ mod kind {
 
 const TCP: u8 = 6;
 
-impl Opening {
+impl SynOptions {
     /// From the headers of IP and TCP. What is cut short says nothing.
-    pub fn of(headers: &[u8]) -> Opening {
+    pub fn of(headers: &[u8]) -> SynOptions {
         Self::parse(headers).unwrap_or_default()
     }
 
-    fn parse(headers: &[u8]) -> Option<Opening> {
+    fn parse(headers: &[u8]) -> Option<SynOptions> {
         let (traffic_class, end, tcp, server) = match headers.first()? >> 4 {
             4 => {
                 let length = usize::from(headers[0] & 15) * 4;
@@ -66,14 +66,14 @@ impl Opening {
         let port = pair_at(tcp, 2)?;
         let server = server.map(|address| SocketAddr::new(address, port));
         let sequence = u32::from_be_bytes(tcp.get(4..8)?.try_into().ok()?);
-        let mut opening = Opening {
+        let mut syn = SynOptions {
             server,
             sequence: Some(sequence),
             dscp: traffic_class >> 2,
-            ..Opening::default()
+            ..SynOptions::default()
         };
         let length = usize::from(tcp.get(12)? >> 4) * 4;
-        opening.data = end > headers.len() - tcp.len() + length;
+        syn.data = end > headers.len() - tcp.len() + length;
         for kind in Options(tcp.get(20..length)?) {
             match kind {
                 kind::NOTHING
@@ -81,12 +81,12 @@ impl Opening {
                 | kind::WINDOW_SCALE
                 | kind::SACK_PERMITTED
                 | kind::TIMESTAMPS => {}
-                kind::MPTCP => opening.mptcp = true,
-                kind::FAST_OPEN => opening.fast_open = true,
-                _ => opening.other = true,
+                kind::MPTCP => syn.mptcp = true,
+                kind::FAST_OPEN => syn.fast_open = true,
+                _ => syn.other = true,
             }
         }
-        Some(opening)
+        Some(syn)
     }
 }
 
@@ -144,30 +144,30 @@ mod tests {
     fn reads_both_versions() {
         let v4 = bytes(&[IPV4, TCP, USUAL].concat());
         let server = |address: &str| Some(address.parse().unwrap());
-        let usual = Opening {
+        let usual = SynOptions {
             dscp: 46,
             server: server("127.0.0.1:47157"),
             sequence: Some(0x2f9b_7208),
-            ..Opening::default()
+            ..SynOptions::default()
         };
-        assert_eq!(Opening::of(&v4), usual);
+        assert_eq!(SynOptions::of(&v4), usual);
         // One more byte than there are headers.
         let mut longer = v4.clone();
         longer[3] += 1;
-        assert_eq!(Opening::of(&longer), Opening { data: true, ..usual });
+        assert_eq!(SynOptions::of(&longer), SynOptions { data: true, ..usual });
         // With a hop-by-hop and a destination header.
         let v6 = "6b80 0000 0038 0040 00000000000000000000000000000001 \
             00000000000000000000000000000001 3c00 0104 0000 0000 0600 0104 0000 0000";
         let v6 = bytes(&[v6, TCP, USUAL].concat());
-        let usual = Opening { server: server("[::1]:47157"), ..usual };
-        assert_eq!(Opening::of(&v6), usual);
+        let usual = SynOptions { server: server("[::1]:47157"), ..usual };
+        assert_eq!(SynOptions::of(&v6), usual);
         let mut longer = v6.clone();
         longer[5] += 1;
-        assert_eq!(Opening::of(&longer), Opening { data: true, ..usual });
+        assert_eq!(SynOptions::of(&longer), SynOptions { data: true, ..usual });
         // Whose link is not in it.
         let mut local = v6.clone();
         (local[24], local[25]) = (0xfe, 0x80);
-        assert_eq!(Opening::of(&local), Opening { server: None, ..usual });
+        assert_eq!(SynOptions::of(&local), SynOptions { server: None, ..usual });
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let options = |hex: &str| {
             let mut headers = bytes(&[IPV4, TCP, hex].concat());
             headers[32] = ((headers.len() - 20) as u8 / 4) << 4;
-            let Opening { mptcp, fast_open, other, .. } = Opening::of(&headers);
+            let SynOptions { mptcp, fast_open, other, .. } = SynOptions::of(&headers);
             (mptcp, fast_open, other)
         };
         assert_eq!(options("1e04 0101"), (true, false, false));
@@ -190,15 +190,15 @@ mod tests {
     proptest! {
         #[test]
         fn no_headers_are_too_strange(mut headers in prop::collection::vec(any::<u8>(), 0..200)) {
-            Opening::of(&headers);
+            SynOptions::of(&headers);
             if let Some(first) = headers.first_mut() {
                 *first = 0x45;
             }
-            Opening::of(&headers);
+            SynOptions::of(&headers);
             if headers.len() > 6 {
                 (headers[0], headers[6]) = (0x60, 0);
             }
-            Opening::of(&headers);
+            SynOptions::of(&headers);
         }
     }
 }

@@ -16,25 +16,25 @@ use crate::forward::Forward;
 use crate::frontend::Accepted;
 
 /// How long a header may take. "At least 3 seconds to cover a TCP retransmit", says the protocol.
-const PATIENCE: Span = Span::from_secs(5);
+const TIMEOUT: Span = Span::from_secs(5);
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 64;
 
 /// A connection whose header is awaited, and where it is to be passed on.
-type Greeting = (Accepted, Arc<Forward>);
+type Awaited = (Accepted, Arc<Forward>);
 
 /// The connections of one worker whose headers are awaited. They are watched by an epoll of their own,
 /// so that flows need not be told from them at every event.
 #[derive(Debug)]
-pub struct Greetings {
+pub struct ProxyHeaderWait {
     epoll: OwnedFd,
-    waiting: Waits<Greeting>,
+    waiting: Waits<Awaited>,
 }
 
 /// What came of waiting.
 #[expect(clippy::large_enum_variant, reason = "it is moved once")]
 #[derive(Debug)]
-pub enum Greeted {
+pub enum HeaderOutcome {
     /// The header is there, and taken from what the connection sends. If it tells whose connection
     /// this is, these are its ends.
     Whole(Accepted, Arc<Forward>, Option<Ends>),
@@ -42,24 +42,24 @@ pub enum Greeted {
     Refused,
 }
 
-/// What has been heard of one so far.
-enum Heard {
+/// What was read of one so far.
+enum HeaderRead {
     Part,
     Whole(Option<Ends>),
-    Nonsense,
+    Malformed,
 }
 
-impl Greetings {
+impl ProxyHeaderWait {
     /// Awaits none yet.
     ///
     /// # Errors
     /// When the process has no descriptor left.
-    pub fn new() -> io::Result<Greetings> {
+    pub fn new() -> io::Result<ProxyHeaderWait> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        Ok(Greetings { epoll, waiting: Waits::new(PATIENCE) })
+        Ok(ProxyHeaderWait { epoll, waiting: Waits::new(TIMEOUT) })
     }
 
-    /// Readable when there is something to [hear](Greetings::hear).
+    /// Readable when there is something to [handle](ProxyHeaderWait::handle).
     pub fn fd(&self) -> &OwnedFd {
         &self.epoll
     }
@@ -70,7 +70,7 @@ impl Greetings {
         self.waiting.len()
     }
 
-    /// When the next is to be [given up](Greetings::give_up).
+    /// When the next is to [expire](ProxyHeaderWait::expire).
     pub fn poll_timeout(&mut self) -> Option<Time> {
         self.waiting.poll_timeout()
     }
@@ -81,23 +81,23 @@ impl Greetings {
         accepted: Accepted,
         forward: Arc<Forward>,
         now: Time,
-    ) -> Option<Greeted> {
-        match hear(&accepted.socket) {
-            Heard::Whole(ends) => return Some(Greeted::Whole(accepted, forward, ends)),
-            Heard::Nonsense => return Some(Greeted::Refused),
-            Heard::Part => {}
+    ) -> Option<HeaderOutcome> {
+        match read_header(&accepted.socket) {
+            HeaderRead::Whole(ends) => return Some(HeaderOutcome::Whole(accepted, forward, ends)),
+            HeaderRead::Malformed => return Some(HeaderOutcome::Refused),
+            HeaderRead::Part => {}
         }
         let data = EventData::new_u64(self.waiting.next_key().to_bits());
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
         if epoll::add(&self.epoll, &accepted.socket, data, flags).is_err() {
-            return Some(Greeted::Refused);
+            return Some(HeaderOutcome::Refused);
         }
         self.waiting.insert((accepted, forward), now);
         None
     }
 
-    /// Gives what came of those that something was heard of.
-    pub fn hear(&mut self) -> Vec<Greeted> {
+    /// Gives what came of those that something came from.
+    pub fn handle(&mut self) -> Vec<HeaderOutcome> {
         let mut events = Vec::with_capacity(EVENTS);
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let spare = rustix::buffer::spare_capacity(&mut events);
@@ -108,21 +108,21 @@ impl Greetings {
             let key = Key::from_bits(data.u64());
             let Some((accepted, _)) = self.waiting.get(key) else { continue };
             let ended = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
-            let heard = match hear(&accepted.socket) {
-                Heard::Part if flags.intersects(ended) => Heard::Nonsense,
-                heard => heard,
+            let read = match read_header(&accepted.socket) {
+                HeaderRead::Part if flags.intersects(ended) => HeaderRead::Malformed,
+                read => read,
             };
-            match heard {
-                Heard::Part => {}
-                Heard::Whole(ends) => all.extend(self.end(key, Some(ends))),
-                Heard::Nonsense => all.extend(self.end(key, None)),
+            match read {
+                HeaderRead::Part => {}
+                HeaderRead::Whole(ends) => all.extend(self.end(key, Some(ends))),
+                HeaderRead::Malformed => all.extend(self.end(key, None)),
             }
         }
         all
     }
 
     /// Refuses those that have taken too long, and says how many.
-    pub fn give_up(&mut self, now: Time) -> u64 {
+    pub fn expire(&mut self, now: Time) -> u64 {
         let mut refused = 0;
         while self.waiting.take_expired(now).is_some() {
             refused += 1;
@@ -131,34 +131,34 @@ impl Greetings {
     }
 
     /// Lets go of one: with the ends that it has told, if any, or refused.
-    fn end(&mut self, key: Key, told: Option<Option<Ends>>) -> Option<Greeted> {
+    fn end(&mut self, key: Key, told: Option<Option<Ends>>) -> Option<HeaderOutcome> {
         let (accepted, forward) = self.waiting.remove(key)?;
-        let Some(ends) = told else { return Some(Greeted::Refused) };
+        let Some(ends) = told else { return Some(HeaderOutcome::Refused) };
         match epoll::delete(&self.epoll, &accepted.socket) {
-            Ok(()) => Some(Greeted::Whole(accepted, forward, ends)),
-            Err(_) => Some(Greeted::Refused),
+            Ok(()) => Some(HeaderOutcome::Whole(accepted, forward, ends)),
+            Err(_) => Some(HeaderOutcome::Refused),
         }
     }
 }
 
 /// Looks at what a connection has sent, and takes the header from it if it is whole.
-fn hear(socket: &OwnedFd) -> Heard {
+fn read_header(socket: &OwnedFd) -> HeaderRead {
     let mut buffer = [0; proxy_protocol::LONGEST];
     let seen = match rustix::net::recv(socket, &mut buffer, RecvFlags::PEEK) {
-        Ok((_, 0)) => return Heard::Nonsense,
+        Ok((_, 0)) => return HeaderRead::Malformed,
         Ok((_, seen)) => seen,
-        Err(Errno::AGAIN | Errno::INTR) => return Heard::Part,
-        Err(_) => return Heard::Nonsense,
+        Err(Errno::AGAIN | Errno::INTR) => return HeaderRead::Part,
+        Err(_) => return HeaderRead::Malformed,
     };
     match proxy_protocol::parse(&buffer[..seen]) {
-        Ok(None) => Heard::Part,
+        Ok(None) => HeaderRead::Part,
         Ok(Some(Header { length, ends })) => {
             match rustix::io::read(socket, &mut buffer[..length]) {
-                Ok(read) if read == length => Heard::Whole(ends),
+                Ok(read) if read == length => HeaderRead::Whole(ends),
                 // An urgent mark within it.
-                _ => Heard::Nonsense,
+                _ => HeaderRead::Malformed,
             }
         }
-        Err(proxy_protocol::Malformed) => Heard::Nonsense,
+        Err(proxy_protocol::Malformed) => HeaderRead::Malformed,
     }
 }
