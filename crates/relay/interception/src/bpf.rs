@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use midspan_config::Config;
 use midspan_steer::{
-    AccountsSource, Chances, HeldSource, LISTENERS_PER_SLOT, OpenFlows, Options, Rules, Slot,
-    Steering, Tally,
+    AccountsSource, Chances, HeldSource, LISTENERS_PER_SLOT, OpenFlows, Options, Rules, Steering,
+    Tally, WorkerSlot,
 };
 use midspan_sys::netlink::{Interface, Netlink};
 use midspan_threads::Privileges;
 
 use crate::beside::Beside;
 use crate::error::InterceptionError;
-use crate::injector::Injector;
 use crate::local_delivery::{LocalDelivery, Loopback};
 use crate::policy::steering_policy;
 use crate::proof::{self, Probes, Proof};
+use crate::reinjector::SynReinjector;
 
 /// How long what is steered may take to be seen to arrive while the relay runs, and how long it waits to look again if it does
 /// not: at first, and at most.
@@ -32,7 +32,7 @@ pub struct Steered {
     steering: Steering,
     interfaces: Vec<String>,
     /// Where held SYNs come back.
-    injector: Option<u32>,
+    reinjector: Option<u32>,
     /// This host's rules are asked before a connection is split.
     consults: bool,
     // Both go after the steering: without it nothing is marked, and they are idle.
@@ -68,7 +68,7 @@ impl Steered {
         Ok(Steered {
             steering,
             interfaces: config.interfaces.clone(),
-            injector: None,
+            reinjector: None,
             consults: false,
             delivery: None,
             beside: None,
@@ -90,7 +90,7 @@ impl Steered {
         &self,
         worker: usize,
         listeners: [Option<BorrowedFd<'_>>; LISTENERS_PER_SLOT as usize],
-    ) -> Result<Slot, InterceptionError> {
+    ) -> Result<WorkerSlot, InterceptionError> {
         Ok(self.steering.slot(worker, listeners)?)
     }
 
@@ -137,9 +137,9 @@ impl Steered {
     ///
     /// # Errors
     /// When the program's maps do not take it.
-    pub fn set_injector(&mut self, injector: &Injector) -> Result<(), InterceptionError> {
-        self.steering.set_injector(injector.interface)?;
-        self.injector = Some(injector.interface);
+    pub fn set_reinjector(&mut self, reinjector: &SynReinjector) -> Result<(), InterceptionError> {
+        self.steering.set_reinjector(reinjector.interface)?;
+        self.reinjector = Some(reinjector.interface);
         Ok(())
     }
 
@@ -354,8 +354,8 @@ impl Steered {
                 true => !interface.is_loopback,
                 false => self.interfaces.contains(&interface.name),
             };
-            // The injector's link goes with this process, and what is pinned there would be left.
-            let is_injector = self.injector == Some(interface.index);
+            // The reinjector's link goes with this process, and what is pinned there would be left.
+            let is_injector = self.reinjector == Some(interface.index);
             if wanted || is_injector {
                 let attached = self.steering.attach(interface.index, &interface.name, !is_injector);
                 if is_there_still(attached, interface.index)? {
@@ -372,7 +372,7 @@ impl Steered {
     fn attach_exits(&mut self, here: &[Interface]) -> Result<(), InterceptionError> {
         let mut exits = Vec::new();
         for interface in here {
-            if !interface.is_loopback && self.injector != Some(interface.index) {
+            if !interface.is_loopback && self.reinjector != Some(interface.index) {
                 let attached = self.steering.attach_exit(interface.index, &interface.name);
                 if is_there_still(attached, interface.index)? {
                     exits.push(interface.index);
@@ -393,7 +393,7 @@ impl Drop for Steered {
     }
 }
 
-/// Whether an interface was attached to; not if it has gone since it was listed, as a relay's injector does with it.
+/// Whether an interface was attached to; not if it has gone since it was listed, as a relay's reinjector does with it.
 fn is_there_still(
     attached: Result<(), midspan_steer::Error>,
     index: u32,

@@ -9,7 +9,7 @@ use midspan_steer::{HeldSource, HeldSyn};
 use midspan_sys::conntrack::Conntrack;
 use midspan_threads::Background;
 
-use crate::injector::Injector;
+use crate::reinjector::SynReinjector;
 
 /// How long the kernel may take to wake us, so that we see that it is time to end.
 const WAIT: Duration = Duration::from_millis(100);
@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_millis(100);
 /// When the system has no thread left.
 pub fn take_held(
     source: HeldSource,
-    injector: Arc<OnceLock<Injector>>,
+    reinjector: Arc<OnceLock<SynReinjector>>,
     give: impl Fn(HeldSyn) + Send + 'static,
 ) -> io::Result<Background> {
     Background::start("held", move |stop| {
@@ -31,7 +31,7 @@ pub fn take_held(
             }
             if !syn.confirm {
                 // If it fails the client sends it again.
-                if let Some(Err(error)) = injector.get().map(|it| it.inject(&syn)) {
+                if let Some(Err(error)) = reinjector.get().map(|it| it.inject(&syn)) {
                     tracing::debug!(%error, "a SYN could not be sent on");
                 }
                 return;

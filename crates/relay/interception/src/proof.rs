@@ -121,8 +121,8 @@ impl Proof {
     ) -> Result<(), InterceptionError> {
         let (clients, failed) = (&config.clients, InterceptionError::NoProof);
         let [to_client, to_server] = LINKS;
-        let near = Link::new(to_client, &self.client, GATEWAYS, CLIENTS).map_err(failed)?;
-        let wide = Link::new(to_server, &self.server, SERVER_GATEWAYS, SERVERS).map_err(failed)?;
+        let near = Veth::new(to_client, &self.client, GATEWAYS, CLIENTS).map_err(failed)?;
+        let wide = Veth::new(to_server, &self.server, SERVER_GATEWAYS, SERVERS).map_err(failed)?;
         steering.attach(near.index, to_client, false)?;
         steering.attach(wide.index, to_server, false)?;
         for version in [0, 1] {
@@ -319,16 +319,16 @@ fn has_ipv6() -> bool {
 }
 
 /// A link to a namespace. It goes with this.
-struct Link {
+struct Veth {
     index: u32,
 }
 
-impl Link {
+impl Veth {
     /// With these addresses at this end and the other.
-    fn new(name: &str, far: &Far, own: [IpAddr; 2], theirs: [IpAddr; 2]) -> io::Result<Link> {
+    fn new(name: &str, far: &Far, own: [IpAddr; 2], theirs: [IpAddr; 2]) -> io::Result<Veth> {
         let mut netlink = Netlink::open()?;
         netlink.add_veth(name, "proof", far.netns.as_fd())?;
-        let link = Link { index: netlink.index(name)? };
+        let link = Veth { index: netlink.index(name)? };
         netlink.set_up(link.index)?;
         for (own, other) in own.into_iter().zip(theirs) {
             // Where IPv6 is switched off there are no clients of it either.
@@ -368,7 +368,7 @@ const fn whole(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-impl Drop for Link {
+impl Drop for Veth {
     fn drop(&mut self) {
         // Its namespace would take it along, a moment later.
         if let Err(error) = Netlink::open().and_then(|mut netlink| netlink.remove(self.index)) {

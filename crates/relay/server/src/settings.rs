@@ -19,12 +19,12 @@ pub(crate) struct Settings {
 pub(crate) struct WatchedSettings {
     current: Mutex<Arc<Settings>>,
     /// How often they were changed.
-    generation: AtomicU64,
+    version: AtomicU64,
 }
 
 impl WatchedSettings {
     pub(crate) fn new(settings: Settings) -> WatchedSettings {
-        WatchedSettings { current: Mutex::new(Arc::new(settings)), generation: AtomicU64::new(0) }
+        WatchedSettings { current: Mutex::new(Arc::new(settings)), version: AtomicU64::new(0) }
     }
 
     /// As they are now.
@@ -33,13 +33,13 @@ impl WatchedSettings {
     }
 
     /// How often they were changed.
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Acquire)
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// Changes them. Who is to go by them at once must be told.
     pub(crate) fn set(&self, settings: Settings) {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
-        self.generation.fetch_add(1, Ordering::Release);
+        self.version.fetch_add(1, Ordering::Release);
     }
 }

@@ -4,28 +4,28 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use midspan_steer::Slot;
+use midspan_steer::WorkerSlot;
 
 use crate::workers::Workers;
 
 /// A slot, counted among those that workers have.
 #[derive(Debug)]
 pub(crate) struct HeldSlot {
-    slot: Slot,
+    slot: WorkerSlot,
     workers: Arc<Workers>,
 }
 
 impl HeldSlot {
-    pub(crate) fn new(slot: Slot, workers: Arc<Workers>) -> HeldSlot {
+    pub(crate) fn new(slot: WorkerSlot, workers: Arc<Workers>) -> HeldSlot {
         workers.slots.fetch_add(1, Ordering::AcqRel);
         HeldSlot { slot, workers }
     }
 }
 
 impl Deref for HeldSlot {
-    type Target = Slot;
+    type Target = WorkerSlot;
 
-    fn deref(&self) -> &Slot {
+    fn deref(&self) -> &WorkerSlot {
         &self.slot
     }
 }

@@ -120,29 +120,29 @@ static __always_inline void pass(struct flow *flow, struct course *course, const
 		close(flow, FINISHED, now);
 }
 
-/* Begins the account of what an opening has become. The client's first data and the server's answer may do so at
+/* Begins the account of what a SYN has become. The client's first data and the server's answer may do so at
  * the same time, on two processors: then it is begun once, and both count in it. */
 static __always_inline struct flow *begin(struct packet *packet, const struct connection *connection,
-					  struct opening *opening)
+					  struct syn_record *syn)
 {
 	struct flow *flow = &packet->flow, *begun;
 
 	__builtin_memset(flow, 0, sizeof(*flow));
 	flow->connection = *connection;
-	flow->start_ns = opening->first_ns;
-	flow->up.next = opening->sequence + 1;
+	flow->start_ns = syn->first_ns;
+	flow->up.next = syn->sequence + 1;
 	/* The relay's legs have numbers of their own. */
-	flow->up.base = opening->answered;
-	flow->down.base = opening->verdict == SPLIT ? opening->agreed : opening->answer + 1;
+	flow->up.base = syn->answered;
+	flow->down.base = syn->verdict == SPLIT ? syn->agreed : syn->answer + 1;
 	/* 0 while the server has not answered: its SYN or reset is still to come. */
-	flow->down.next = opening->stage == ANSWERED ? opening->answer + 1 : 0;
-	flow->verdict = opening->verdict;
-	flow->sequence = opening->sequence;
-	flow->holdout = opening->holdout;
-	flow->because = opening->because;
-	flow->slot_ns = opening->slot_ns;
+	flow->down.next = syn->stage == ANSWERED ? syn->answer + 1 : 0;
+	flow->verdict = syn->verdict;
+	flow->sequence = syn->sequence;
+	flow->holdout = syn->holdout;
+	flow->because = syn->because;
+	flow->slot_ns = syn->slot_ns;
 	bpf_map_update_elem(&flows, connection, flow, BPF_NOEXIST);
-	opening->stage = ACCOUNTED;
+	syn->stage = ACCOUNTED;
 	begun = bpf_map_lookup_elem(&flows, connection);
 	if (!begun)
 		count(UNACCOUNTED);
@@ -150,17 +150,17 @@ static __always_inline struct flow *begin(struct packet *packet, const struct co
 }
 
 /* The server has answered a SYN, and the answer has come by here. */
-static __always_inline void answered(const struct connection *connection, struct opening *opening,
+static __always_inline void answered(const struct connection *connection, struct syn_record *syn,
 				     const struct packet *packet, __u64 now)
 {
 	learn(connection, now);
-	if (opening->stage == ASKED) {
-		opening->answer = packet->sequence;
-		opening->answered = packet->acknowledgement;
-		opening->answer_dscp = packet->dscp;
-		opening->stage = ANSWERED;
+	if (syn->stage == ASKED) {
+		syn->answer = packet->sequence;
+		syn->answered = packet->acknowledgement;
+		syn->answer_dscp = packet->dscp;
+		syn->stage = ANSWERED;
 	}
-	if (opening->verdict == PASS_ASYMMETRIC) {
+	if (syn->verdict == PASS_ASYMMETRIC) {
 		struct address route = route_of(&connection->server);
 
 		bpf_map_delete_elem(&routes, &route);
@@ -185,18 +185,18 @@ static __always_inline void doubt(const struct connection *connection, __u64 now
 	bpf_map_update_elem(&routes, &prefix, &route, BPF_ANY);
 }
 
-/* The opening that a packet goes on with, if it is not in `flows` yet, nor was. That of a connection which
+/* The SYN that a packet goes on with, if it is not in `flows` yet, nor was. That of a connection which
  * is `confirmed` is no former one's, however long ago it was. */
-static __always_inline struct opening *pending(const struct connection *connection, bool confirmed,
+static __always_inline struct syn_record *pending(const struct connection *connection, bool confirmed,
 					       __u64 now)
 {
-	struct opening *opening = bpf_map_lookup_elem(&openings, connection);
+	struct syn_record *syn = bpf_map_lookup_elem(&syn_records, connection);
 
-	if (!opening || opening->stage == ACCOUNTED)
+	if (!syn || syn->stage == ACCOUNTED)
 		return NULL;
-	if (now - opening->at_ns > MEMORY && !(confirmed && opening->verdict == SPLIT))
+	if (now - syn->at_ns > MEMORY && !(confirmed && syn->verdict == SPLIT))
 		return NULL;
-	return opening;
+	return syn;
 }
 
 /* The account that a packet from a client begins. */
@@ -204,19 +204,19 @@ static __always_inline struct flow *begun_by_client(const struct connection *con
 						    struct packet *packet, bool confirmed,
 						    __u64 now)
 {
-	struct opening *opening = pending(connection, confirmed, now);
+	struct syn_record *syn = pending(connection, confirmed, now);
 
-	if (!opening || !(packet->flags & TCP_ACK) || packet->flags & (TCP_SYN | TCP_RST))
+	if (!syn || !(packet->flags & TCP_ACK) || packet->flags & (TCP_SYN | TCP_RST))
 		return NULL;
 	/* The client was answered in the server's name, maybe before the server has answered, and may
 	 * have said all by then. */
-	if (confirmed && opening->verdict == SPLIT)
-		return begin(packet, connection, opening);
-	if (opening->stage == ANSWERED) {
+	if (confirmed && syn->verdict == SPLIT)
+		return begin(packet, connection, syn);
+	if (syn->stage == ANSWERED) {
 		/* Nobody but who has seen the server's answer can acknowledge it. */
-		if (confirmed || packet->acknowledgement == opening->answer + 1)
-			return begin(packet, connection, opening);
-	} else if (opening->verdict != SPLIT && packet->sequence == opening->sequence + 1) {
+		if (confirmed || packet->acknowledgement == syn->answer + 1)
+			return begin(packet, connection, syn);
+	} else if (syn->verdict != SPLIT && packet->sequence == syn->sequence + 1) {
 		doubt(connection, now);
 	}
 	return NULL;
@@ -227,17 +227,17 @@ static __always_inline struct flow *begun_by_server(const struct connection *con
 						    struct packet *packet, bool confirmed,
 						    bool connecting, __u64 now)
 {
-	struct opening *opening = pending(connection, confirmed, now);
+	struct syn_record *syn = pending(connection, confirmed, now);
 
-	if (!opening || !(packet->flags & TCP_ACK))
+	if (!syn || !(packet->flags & TCP_ACK))
 		return NULL;
 	if (packet->flags & TCP_SYN) {
-		answered(connection, opening, packet, now);
+		answered(connection, syn, packet, now);
 		/* The relay has connected to it as the client had agreed, who may be silent for long now. */
-		if (connecting && opening->verdict == SPLIT)
-			return begin(packet, connection, opening);
-	} else if (opening->stage == ANSWERED && confirmed)
-		return begin(packet, connection, opening);
+		if (connecting && syn->verdict == SPLIT)
+			return begin(packet, connection, syn);
+	} else if (syn->stage == ANSWERED && confirmed)
+		return begin(packet, connection, syn);
 	return NULL;
 }
 
@@ -245,13 +245,13 @@ static __always_inline struct flow *begun_by_server(const struct connection *con
 static __always_inline void agree(struct packet *packet)
 {
 	struct connection connection = connection_from_client(packet);
-	struct opening *opening = pending(&connection, false, bpf_ktime_get_ns());
+	struct syn_record *syn = pending(&connection, false, bpf_ktime_get_ns());
 
-	if (!opening || opening->verdict != SPLIT)
+	if (!syn || syn->verdict != SPLIT)
 		return;
-	opening->agreed = packet->acknowledgement;
-	if (opening->stage == ANSWERED)
-		begin(packet, &connection, opening);
+	syn->agreed = packet->acknowledgement;
+	if (syn->stage == ANSWERED)
+		begin(packet, &connection, syn);
 }
 
 /* Looks at a packet that opens no connection. `confirmed`: it is of a connection that a socket of this

@@ -59,11 +59,11 @@ static __always_inline int come_through(struct __sk_buff *skb, const struct sett
 {
 	__u32 stamp = skb->hash;
 	struct permission permission = {};
-	struct opening *opening;
+	struct syn_record *syn;
 	struct permit permit;
 	struct packet *packet;
 	struct held *copy;
-	__u32 injector = set->bank ? set->injectors[1] : set->injectors[0];
+	__u32 injector = set->generation ? set->injectors[1] : set->injectors[0];
 	__u64 now;
 
 	/* Without a way back it goes on. */
@@ -72,12 +72,12 @@ static __always_inline int come_through(struct __sk_buff *skb, const struct sett
 	copy = bpf_map_lookup_elem(&consulted, &stamp);
 	if (!copy)
 		return GO_ON;
-	opening = bpf_map_lookup_elem(&openings, &copy->connection);
-	if (!opening || opening->verdict != CONSULTED || opening->at_ns != copy->at_ns)
+	syn = bpf_map_lookup_elem(&syn_records, &copy->connection);
+	if (!syn || syn->verdict != CONSULTED || syn->at_ns != copy->at_ns)
 		return GO_ON;
 	packet = read(skb, OUT);
 	if (!packet || packet->kind != TCP || !opens(packet) ||
-	    packet->sequence != opening->sequence)
+	    packet->sequence != syn->sequence)
 		return GO_ON;
 	now = bpf_ktime_get_ns();
 	permit = permit_of(skb, &copy->connection);
@@ -90,15 +90,15 @@ static __always_inline int come_through(struct __sk_buff *skb, const struct sett
 	permission.rules = set->rules;
 	bpf_map_update_elem(&permissions, &permit, &permission, BPF_ANY);
 	if (permission.translated) {
-		opening->verdict = PASS_TRANSLATED;
+		syn->verdict = PASS_TRANSLATED;
 		count(PASS_TRANSLATED);
 		return GO_ON;
 	}
-	opening->verdict = HELD;
-	opening->release = copy->confirm ? NOT_YET : CONFIRMED;
+	syn->verdict = HELD;
+	syn->release = copy->confirm ? NOT_YET : CONFIRMED;
 	if (bpf_ringbuf_output(&held_syns, copy, sizeof(*copy), 0)) {
 		/* User space does not keep up. */
-		opening->verdict = PASS_FULL;
+		syn->verdict = PASS_FULL;
 		count(PASS_FULL);
 		return GO_ON;
 	}

@@ -35,9 +35,9 @@ static __always_inline bool is_cookie_of(struct bpf_sock *listener, struct heade
 /* The listener that has sent the cookie which the packet acknowledges, or null. To be released. */
 static __always_inline struct bpf_sock *sender_of_cookie(struct __sk_buff *skb, const struct settings *set,
 							 const struct packet *packet,
-							 struct opening *known, __u32 hashed, __u32 *index)
+							 struct syn_record *known, __u32 hashed, __u32 *index)
 {
-	__u32 bank = set->bank, all = bank ? set->workers[1] : set->workers[0];
+	__u32 generation = set->generation, all = generation ? set->workers[1] : set->workers[0];
 	bool v6 = packet->version == 6;
 	struct headers headers;
 
@@ -56,7 +56,7 @@ static __always_inline struct bpf_sock *sender_of_cookie(struct __sk_buff *skb, 
 				continue;
 			*index = known->listener;
 		} else {
-			*index = (bank % BANKS * WORKERS + (hashed + try) % all % WORKERS) * 2 + v6;
+			*index = (generation % GENERATIONS * WORKERS + (hashed + try) % all % WORKERS) * 2 + v6;
 		}
 		listener = bpf_map_lookup_elem(&listeners, index);
 		if (!listener)
@@ -76,13 +76,13 @@ static __always_inline struct bpf_sock *established_by_cookie(struct __sk_buff *
 	struct connection connection = connection_from_client(packet);
 	__u64 now = bpf_ktime_get_ns();
 	struct bpf_sock *listener;
-	struct opening *known, opening;
+	struct syn_record *known, syn;
 	__u32 index = 0;
 
 	if ((packet->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_ACK || !may_be_cookies() ||
 	    choice_of(&clients, &packet->source) == PASS || bpf_map_lookup_elem(&flows, &connection))
 		return NULL;
-	known = bpf_map_lookup_elem(&openings, &connection);
+	known = bpf_map_lookup_elem(&syn_records, &connection);
 	if (known && known->verdict != SPLIT)
 		return NULL;
 	listener = sender_of_cookie(skb, set, packet, known, hash(&connection, set->seed) >> 32, &index);
@@ -90,14 +90,14 @@ static __always_inline struct bpf_sock *established_by_cookie(struct __sk_buff *
 		known->at_ns = now;
 	/* A flood has pushed it out of memory. */
 	if (listener && !known) {
-		opening = (struct opening){
+		syn = (struct syn_record){
 			.first_ns = now,
 			.at_ns = now,
 			.sequence = packet->sequence - 1,
 			.listener = index,
 			.verdict = SPLIT,
 		};
-		bpf_map_update_elem(&openings, &connection, &opening, BPF_ANY);
+		bpf_map_update_elem(&syn_records, &connection, &syn, BPF_ANY);
 	}
 	return listener;
 }

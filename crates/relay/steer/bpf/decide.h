@@ -6,7 +6,7 @@
 #include "packet.h"
 
 #define SECOND 1000000000ull
-/* What a remembered opening says holds for so long: a SYN is sent again for two minutes (Linux, six
+/* What a remembered SYN says holds for so long: a SYN is sent again for two minutes (Linux, six
  * times), and a former connection is in TIME-WAIT for one. */
 #define MEMORY (180 * SECOND)
 /* Workers asked before a connection is passed. */
@@ -207,12 +207,12 @@ static __always_inline const struct chance *chance_of(struct packet *packet)
 static __always_inline bool is_held_out(const struct settings *set, struct packet *packet, __u64 hashed,
 					__u64 now)
 {
-	struct opening *opening = &packet->opening;
+	struct syn_record *syn = &packet->syn;
 	struct connection *unit = &packet->unit;
 	const struct chance *chance;
 	__u64 slot = 0;
 
-	opening->holdout = set->holdout;
+	syn->holdout = set->holdout;
 	if (set->slot_ns) {
 		slot = now / set->slot_ns;
 		__builtin_memset(unit, 0, sizeof(*unit));
@@ -220,32 +220,32 @@ static __always_inline bool is_held_out(const struct settings *set, struct packe
 		unit->server.word[0] = slot;
 		hashed = hash(unit, set->seed);
 		/* Never 0. */
-		opening->slot_ns = slot * set->slot_ns | 1;
+		syn->slot_ns = slot * set->slot_ns | 1;
 	}
 	chance = set->decides ? chance_of(packet) : NULL;
 	if (chance) {
 		bool is_new = slot >= chance->from_slot;
 
-		opening->holdout = is_new ? chance->after : chance->before;
-		opening->because = is_new ? chance->because_after : chance->because_before;
+		syn->holdout = is_new ? chance->after : chance->before;
+		syn->because = is_new ? chance->because_after : chance->because_before;
 	}
-	return (__u32)hashed % 1000 < opening->holdout;
+	return (__u32)hashed % 1000 < syn->holdout;
 }
 
-/* Everything that does not depend on the relay's state. `*bank` is the relay's whose turn it is; `*confirm` says
+/* Everything that does not depend on the relay's state. `*generation` is the relay's whose turn it is; `*confirm` says
  * that the server is to be asked first, `*consult` that this host's rules are. */
 static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struct settings *set,
 					      struct packet *packet, __u64 hashed, __u64 now,
-					      __u32 *bank, bool *confirm, bool *consult)
+					      __u32 *generation, bool *confirm, bool *consult)
 {
 	enum choice client = choice_of(&clients, &packet->source), server;
 
-	*bank = set->bank;
+	*generation = set->generation;
 	*confirm = *consult = false;
 	if (client == PASS)
 		return PASS_CLIENT;
 	if (client >= SPLIT_ALWAYS) {
-		*bank = client - SPLIT_ALWAYS;
+		*generation = client - SPLIT_ALWAYS;
 		return SPLIT;
 	}
 	server = choice_of(&servers, &packet->destination);
@@ -262,7 +262,7 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 		return PASS_SIGNED;
 	if (!forwards(skb, packet))
 		return PASS_LOCAL;
-	if (set->suspended == set->bank + 1)
+	if (set->suspended == set->generation + 1)
 		return PASS_UNPROVEN;
 	if (returns_elsewhere(&packet->destination, now))
 		return PASS_ASYMMETRIC;
@@ -309,9 +309,9 @@ static __always_inline bool has_room(struct bpf_sock *listener, const struct wor
 	return waiting + half_open < most && waiting + half_open < worker->room;
 }
 
-static __always_inline __u32 flows_of(__u32 bank, __u32 index)
+static __always_inline __u32 flows_of(__u32 generation, __u32 index)
 {
-	__u32 slot = bank % BANKS * WORKERS + index % WORKERS;
+	__u32 slot = generation % GENERATIONS * WORKERS + index % WORKERS;
 	struct worker *worker = bpf_map_lookup_elem(&workers, &slot);
 
 	return worker ? worker->flows : 0;
@@ -319,9 +319,9 @@ static __always_inline __u32 flows_of(__u32 bank, __u32 index)
 
 /* The worker that a connection falls to: the one that stays where its packets come in, as long as it has not much more
  * than its share; or else, of two by hash, the one that has fewer flows. */
-static __always_inline __u32 first_choice(__u32 bank, __u32 all, __u32 hashed)
+static __always_inline __u32 first_choice(__u32 generation, __u32 all, __u32 hashed)
 {
-	__u32 key = bank % BANKS * PROCESSORS + bpf_get_smp_processor_id() % PROCESSORS;
+	__u32 key = generation % GENERATIONS * PROCESSORS + bpf_get_smp_processor_id() % PROCESSORS;
 	__u32 *worker = bpf_map_lookup_elem(&nearby, &key);
 	__u32 one, other;
 
@@ -331,21 +331,21 @@ static __always_inline __u32 first_choice(__u32 bank, __u32 all, __u32 hashed)
 	if (all == 1)
 		return one;
 	other = (one + 1 + (hashed >> 16) % (all - 1)) % all;
-	return flows_of(bank, other) < flows_of(bank, one) ? other : one;
+	return flows_of(generation, other) < flows_of(generation, one) ? other : one;
 }
 
 /* The listener of the worker that the connection falls to, or of the next that is alive and has
  * room. To be released. */
-static __always_inline struct bpf_sock *choose(const struct settings *set, __u32 bank, bool v6,
+static __always_inline struct bpf_sock *choose(const struct settings *set, __u32 generation, bool v6,
 					       __u32 hashed, __u64 now, __u32 *index,
 					       enum verdict *verdict)
 {
-	__u32 all = bank ? set->workers[1] : set->workers[0];
-	__u32 first = all ? first_choice(bank, all, hashed) : 0;
+	__u32 all = generation ? set->workers[1] : set->workers[0];
+	__u32 first = all ? first_choice(generation, all, hashed) : 0;
 
 	*verdict = PASS_NO_RELAY;
 	for (__u32 try = 0; try < TRIES && try < all; try++) {
-		__u32 slot = bank % BANKS * WORKERS + (first + try) % all % WORKERS;
+		__u32 slot = generation % GENERATIONS * WORKERS + (first + try) % all % WORKERS;
 		struct worker *worker = bpf_map_lookup_elem(&workers, &slot);
 		struct bpf_sock *listener;
 

@@ -66,20 +66,20 @@ static __always_inline bool hold(struct __sk_buff *skb, const struct packet *pac
 static __always_inline int bring_back(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct connection connection = connection_from_client(packet);
-	struct opening *opening;
+	struct syn_record *syn;
 
 	if (packet->kind != TCP || !opens(packet))
 		return GO_ON;
-	opening = bpf_map_lookup_elem(&openings, &connection);
-	if (!opening || opening->verdict != HELD || opening->sequence != packet->sequence)
+	syn = bpf_map_lookup_elem(&syn_records, &connection);
+	if (!syn || syn->verdict != HELD || syn->sequence != packet->sequence)
 		return GO_ON;
 	/* It was not for the link by which it comes back; and one without a link layer has no say in this. */
 	bpf_skb_change_type(skb, PACKET_HOST);
-	return bpf_redirect(opening->interface, BPF_F_INGRESS);
+	return bpf_redirect(syn->interface, BPF_F_INGRESS);
 }
 
 /* Whether it is a SYN that was held before. */
-static __always_inline bool is_held(const struct opening *known, const struct packet *packet, __u64 now)
+static __always_inline bool is_held(const struct syn_record *known, const struct packet *packet, __u64 now)
 {
 	return known && known->verdict == HELD && known->sequence == packet->sequence &&
 	       now - known->at_ns < MEMORY;
@@ -94,7 +94,7 @@ static __always_inline bool is_alive(const struct settings *set, __u32 slot, __u
 
 /* What becomes of a SYN that was held before: HELD if it still is. */
 static __always_inline enum verdict held_again(struct __sk_buff *skb, const struct settings *set,
-					       const struct packet *packet, struct opening *known,
+					       const struct packet *packet, struct syn_record *known,
 					       __u64 now)
 {
 	struct connection connection = connection_from_client(packet);

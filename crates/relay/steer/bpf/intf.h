@@ -9,16 +9,16 @@
 #include <linux/types.h>
 
 /* Relays that may be registered at a time, the one that takes over included, and workers of each. */
-#define BANKS 2
+#define GENERATIONS 2
 #define WORKERS 64
 /* A listener per worker and family, IPv4 before IPv6. */
 #define FAMILIES 2
-#define LISTENERS (BANKS * WORKERS * FAMILIES)
+#define LISTENERS (GENERATIONS * WORKERS * FAMILIES)
 /* Processors whose new connections a worker of their own may take. */
 #define PROCESSORS 1024
-/* Connections whose opening is remembered. */
-#define OPENINGS 65536
-/* Clients whose rate of openings is remembered. */
+/* Connections whose SYN is remembered. */
+#define SYN_RECORDS 65536
+/* Clients whose rate of SYNs is remembered. */
 #define CLIENTS 65536
 /* Prefixes in each policy. */
 #define PREFIXES 16384
@@ -60,7 +60,7 @@ enum choice {
 	SPLIT_BY_POLICY, /* if nothing else speaks against it */
 	CONFIRM,         /* likewise, once the server has answered */
 	LEARN,           /* likewise, unless it has answered others lately */
-	SPLIT_ALWAYS,    /* a connection of the relay's own; plus the relay's bank */
+	SPLIT_ALWAYS,    /* a connection of the relay's own; plus the relay's generation */
 };
 
 /* A connection, named from the client's side whichever way a packet goes. */
@@ -71,7 +71,7 @@ struct connection {
 	__be16 server_port;
 };
 
-/* What became of a connection's opening, or of a packet. Indices of `counts`. */
+/* What became of a SYN, or of a packet. Indices of `counts`. */
 enum verdict {
 	/* New connections. */
 	SPLIT,
@@ -93,14 +93,14 @@ enum verdict {
 	PASS_ASYMMETRIC,  /* what the server answers may not come by here */
 	PASS_UNREACHED,   /* steered before, but never reached the listener */
 	PASS_UNCONFIRMED, /* held before, but the server refused, or has not answered */
-	PASS_AGAIN,       /* an opening that was passed before, sent again */
+	PASS_AGAIN,       /* a SYN that was passed before, sent again */
 	/* Packets. */
 	STEERED,          /* of a connection that is split */
 	STEERED_ICMP,     /* about a connection that is split */
 	NOT_STEERED,      /* given to a listener, but the kernel refused */
 	FRAGMENT,         /* of TCP, and of no connection that is known to be split: passed */
 	COOKIE,           /* acknowledgements of SYN cookies, which open a connection */
-	REOPENED,         /* openings given to what a former connection left in TIME-WAIT */
+	REOPENED,         /* SYNs given to what a former connection left in TIME-WAIT */
 	KEPT_BACK,        /* acknowledgements to clients that told of nothing but holes which may fill by themselves */
 	TOLD_LESS,        /* those that told of such too, and do no more */
 	ASYMMETRIC,       /* prefixes of servers found to answer by another way */
@@ -110,8 +110,8 @@ enum verdict {
 	VERDICTS,
 };
 
-/* What is remembered of a connection's opening. */
-struct opening {
+/* What is remembered of a SYN. */
+struct syn_record {
 	__u64 first_ns;   /* when its SYN came first */
 	__u64 slot_ns;    /* when the slot of the holdout began that it was drawn in; 0 if it was drawn by itself */
 	__u64 at_ns;      /* when it came, or when it went to the listener after it was held */
@@ -197,7 +197,7 @@ struct permission {
 	__u32 translated; /* it goes elsewhere */
 };
 
-/* How far an opening has come. */
+/* How far a connection has come. */
 enum stage {
 	ASKED,            /* the client's SYN was seen */
 	ANSWERED,         /* the server's too */
@@ -230,14 +230,14 @@ enum ending {
 /* An established connection, and the record of an ended one. */
 struct flow {
 	struct connection connection;
-	__u16 holdout;    /* as in `opening` */
+	__u16 holdout;    /* as in `syn_record` */
 	__u16 because;    /* likewise */
 	__u64 start_ns;   /* when its SYN came first */
 	__u64 end_ns;     /* when the packet passed that ended it */
-	__u64 slot_ns;    /* as in `opening` */
+	__u64 slot_ns;    /* as in `syn_record` */
 	struct course up; /* from the client */
 	struct course down;
-	__u32 verdict;    /* enum verdict, of its opening */
+	__u32 verdict;    /* enum verdict, of its SYN */
 	__u32 ending;     /* enum ending */
 	__u32 sequence;   /* number of its SYN */
 	__u32 unused;
@@ -271,7 +271,7 @@ struct worker {
 	__u32 unused;
 };
 
-/* A client's rate of openings, of which each takes a token. */
+/* A client's rate of SYNs, of which each takes a token. */
 struct bucket {
 	__u64 at_ns;      /* when the tokens were counted */
 	__u64 tokens;     /* in billionths, so that a nanosecond at 1/s adds one */
@@ -282,8 +282,8 @@ struct settings {
 	__u64 pass_dscp;  /* code points to leave alone, a bit each */
 	__u64 patience_ns; /* age of a heartbeat at which its worker counts as dead */
 	__u64 slot_ns;    /* for how long a client is held out or not; 0: each connection by itself */
-	__u32 bank;       /* the relay that takes new connections */
-	__u32 workers[BANKS]; /* of each relay */
+	__u32 generation; /* the relay that takes new connections */
+	__u32 workers[GENERATIONS]; /* of each relay */
 	__u32 mark;       /* for packets to be delivered on this host; see leg.h for the two above it */
 	__u32 holdout;    /* per mille of clients, for a slot each, or of new connections */
 	__u32 seed;       /* of the choice of these */
@@ -294,9 +294,9 @@ struct settings {
 	__u32 syn_cookies; /* a listener whose queue is full answers by cookies */
 	__u32 consults;   /* this host's rules are asked */
 	__u32 rules;      /* another number whenever they change */
-	__u32 injectors[BANKS]; /* interfaces by which the SYNs that each relay holds come back; 0 is none */
+	__u32 injectors[GENERATIONS]; /* interfaces by which the SYNs that each relay holds come back; 0 is none */
 	__u32 by_loopback; /* what is delivered comes in by the loopback link */
-	__u32 suspended;  /* by the relay of this bank, plus one; 0 is none */
+	__u32 suspended;  /* by the relay of this generation, plus one; 0 is none */
 	__u32 reordering_hold_us; /* how long holes are kept from clients at most */
 	__u32 decides;    /* how many are left alone is decided by place; `holdout` is for where nothing is */
 	__u32 unused;

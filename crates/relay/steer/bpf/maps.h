@@ -15,7 +15,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, BANKS *WORKERS);
+	__uint(max_entries, GENERATIONS *WORKERS);
 	__type(key, __u32);
 	__type(value, struct worker);
 } workers SEC(".maps");
@@ -32,7 +32,7 @@ struct {
  * is not to matter. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, BANKS *PROCESSORS);
+	__uint(max_entries, GENERATIONS *PROCESSORS);
 	__type(key, __u32);
 	__type(value, __u32);
 } nearby SEC(".maps");
@@ -84,10 +84,10 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, OPENINGS);
+	__uint(max_entries, SYN_RECORDS);
 	__type(key, struct connection);
-	__type(value, struct opening);
-} openings SEC(".maps");
+	__type(value, struct syn_record);
+} syn_records SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

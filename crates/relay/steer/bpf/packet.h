@@ -35,7 +35,7 @@ struct packet {
 	__be16 destination_port;
 	/* Nothing that was read, but here as the stack is small: what `open` remembers; what `begin` begins; what is hashed
 	 * for a holdout; and keys, of `find_socket`, of `notice` and of `chance_of`. */
-	struct opening opening;
+	struct syn_record syn;
 	struct flow flow;
 	struct connection unit;
 	struct place place;
@@ -229,7 +229,7 @@ static __always_inline void parse(struct __sk_buff *skb, struct packet *packet)
 	__u8 protocol = 0;
 	struct tcp tcp;
 
-	__builtin_memset(packet, 0, offsetof(struct packet, opening));
+	__builtin_memset(packet, 0, offsetof(struct packet, syn));
 	/* Tags below the one that the kernel has taken off. */
 	for (int i = 0; i < 2; i++) {
 		__be16 tag[2];

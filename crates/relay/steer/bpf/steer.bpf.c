@@ -39,18 +39,18 @@ static __always_inline void forward(struct __sk_buff *skb)
 
 /* The verdict that a retransmitted SYN must have, so that it is the same as the first one's: what
  * was passed must not be split halfway. VERDICTS if this is a new SYN. */
-static __always_inline enum verdict verdict_again(struct opening *opening,
+static __always_inline enum verdict verdict_again(struct syn_record *syn,
 						  const struct packet *packet, __u64 now)
 {
-	if (!opening || opening->sequence != packet->sequence || now - opening->at_ns > MEMORY)
+	if (!syn || syn->sequence != packet->sequence || now - syn->at_ns > MEMORY)
 		return VERDICTS;
-	if (opening->verdict != SPLIT)
+	if (syn->verdict != SPLIT)
 		return PASS_AGAIN;
-	if (now - opening->at_ns < DUPLICATE)
+	if (now - syn->at_ns < DUPLICATE)
 		return VERDICTS;
 	/* It was given to a listener, which knows nothing of it: something between here and there
 	 * eats packets. */
-	opening->verdict = PASS_UNREACHED;
+	syn->verdict = PASS_UNREACHED;
 	return PASS_UNREACHED;
 }
 
@@ -62,22 +62,22 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 	struct connection connection = connection_from_client(packet);
 	__u64 now = bpf_ktime_get_ns();
 	__u64 hashed = hash(&connection, set->seed);
-	struct opening *opening = &packet->opening;
+	struct syn_record *syn = &packet->syn;
 	struct bpf_sock *listener = NULL;
-	struct opening *known;
+	struct syn_record *known;
 	struct address client;
 	enum verdict verdict;
-	__u32 index = 0, bank;
+	__u32 index = 0, generation;
 	struct flow *before;
 	bool confirm, consults;
 
-	__builtin_memset(opening, 0, sizeof(*opening));
-	opening->first_ns = opening->at_ns = now;
-	opening->sequence = packet->sequence;
-	opening->interface = skb->ifindex;
-	known = bpf_map_lookup_elem(&openings, &connection);
+	__builtin_memset(syn, 0, sizeof(*syn));
+	syn->first_ns = syn->at_ns = now;
+	syn->sequence = packet->sequence;
+	syn->interface = skb->ifindex;
+	known = bpf_map_lookup_elem(&syn_records, &connection);
 	if (known && known->sequence == packet->sequence && now - known->at_ns < MEMORY)
-		opening->first_ns = known->first_ns;
+		syn->first_ns = known->first_ns;
 	if (is_held(known, packet, now)) {
 		verdict = held_again(skb, set, packet, known, now);
 		if (verdict == HELD)
@@ -94,7 +94,7 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 		count(verdict);
 		return GO_ON;
 	}
-	verdict = policy_of(skb, set, packet, hashed, now, &bank, &confirm, &consults);
+	verdict = policy_of(skb, set, packet, hashed, now, &generation, &confirm, &consults);
 	/* Neither is the relay's business, nor worth remembering: the link of a VLAN may see it otherwise
 	 * than the one below it. */
 	if (verdict == PASS_CLIENT || verdict == PASS_LOCAL) {
@@ -107,7 +107,7 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 	if (verdict == SPLIT && !within_rate(set, client, now))
 		verdict = PASS_RATE;
 	if (verdict == SPLIT) {
-		listener = choose(set, bank, packet->version == 6, hashed >> 32, now, &index, &verdict);
+		listener = choose(set, generation, packet->version == 6, hashed >> 32, now, &index, &verdict);
 		if (listener)
 			verdict = confirm ? HELD : SPLIT;
 		if (listener && consults)
@@ -120,9 +120,9 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 		bpf_map_delete_elem(&flows, &connection);
 	}
 	/* Before the packet reaches the stack, which asks for it (see `reopen`). */
-	opening->verdict = verdict;
-	opening->listener = index;
-	bpf_map_update_elem(&openings, &connection, opening, BPF_ANY);
+	syn->verdict = verdict;
+	syn->listener = index;
+	bpf_map_update_elem(&syn_records, &connection, syn, BPF_ANY);
 	count(verdict);
 	if (verdict != SPLIT && listener) {
 		bpf_sk_release(listener);
@@ -135,8 +135,8 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 		    consult(skb, set, packet, &connection, index / 2, confirm, now))
 			return GO_ON;
 		/* User space does not keep up, or the SYN is too long. */
-		opening->verdict = PASS_FULL;
-		bpf_map_update_elem(&openings, &connection, opening, BPF_ANY);
+		syn->verdict = PASS_FULL;
+		bpf_map_update_elem(&syn_records, &connection, syn, BPF_ANY);
 		count(PASS_FULL);
 	}
 give:
@@ -157,13 +157,13 @@ give:
 static __always_inline bool is_passed(const struct connection *connection)
 {
 	struct flow *flow = bpf_map_lookup_elem(&flows, connection);
-	struct opening *opening;
+	struct syn_record *syn;
 
 	if (flow)
 		return flow->verdict != SPLIT;
-	opening = bpf_map_lookup_elem(&openings, connection);
-	return opening && opening->verdict != SPLIT &&
-	       bpf_ktime_get_ns() - opening->at_ns < MEMORY;
+	syn = bpf_map_lookup_elem(&syn_records, connection);
+	return syn && syn->verdict != SPLIT &&
+	       bpf_ktime_get_ns() - syn->at_ns < MEMORY;
 }
 
 /* Whether a connection that this host has passed on uses the addresses of a split one of which it has
@@ -201,12 +201,12 @@ static __always_inline bool is_anothers(struct bpf_sock *socket, const struct pa
 static __always_inline bool is_between_ends(const struct bpf_sock *socket, const struct packet *packet)
 {
 	struct connection connection = connection_from_server(packet);
-	struct opening *opening;
+	struct syn_record *syn;
 
 	if (socket->state != BPF_TCP_SYN_SENT || packet->flags & (TCP_SYN | TCP_RST))
 		return false;
-	opening = bpf_map_lookup_elem(&openings, &connection);
-	return opening && opening->verdict == HELD;
+	syn = bpf_map_lookup_elem(&syn_records, &connection);
+	return syn && syn->verdict == HELD;
 }
 
 /* Whether both sides have agreed to the connection. */
@@ -248,7 +248,7 @@ static __always_inline void steer_fragment(struct __sk_buff *skb, const struct s
 		}
 		return;
 	}
-	/* An opening has no socket yet, and is passed. */
+	/* A SYN has no socket yet, and is passed. */
 	if (!(packet->flags & TCP_SYN))
 		socket = find_socket(skb, packet);
 	if (socket && socket->state != BPF_TCP_LISTEN && socket->state != BPF_TCP_TIME_WAIT &&
@@ -404,7 +404,7 @@ int reopen(struct bpf_sk_lookup *lookup)
 {
 	volatile struct bpf_sk_lookup *from = lookup;
 	struct connection connection = {};
-	struct opening *opening;
+	struct syn_record *syn;
 	struct address local6, remote6;
 	struct bpf_sock *listener;
 	__u32 local4, remote4, index;
@@ -425,11 +425,11 @@ int reopen(struct bpf_sk_lookup *lookup)
 	connection.server = v4 ? mapped(local4) : local6;
 	connection.client_port = lookup->remote_port;
 	connection.server_port = bpf_htons(lookup->local_port);
-	opening = bpf_map_lookup_elem(&openings, &connection);
-	if (!opening || opening->verdict != SPLIT ||
-	    bpf_ktime_get_ns() - opening->at_ns > SECOND)
+	syn = bpf_map_lookup_elem(&syn_records, &connection);
+	if (!syn || syn->verdict != SPLIT ||
+	    bpf_ktime_get_ns() - syn->at_ns > SECOND)
 		return SK_PASS;
-	index = opening->listener;
+	index = syn->listener;
 	listener = bpf_map_lookup_elem(&listeners, &index);
 	/* Its relay has died just now. Nobody else here may answer in the server's name. */
 	if (!listener)

@@ -22,7 +22,7 @@ pub struct FlowRecord {
     pub server: SocketAddr,
     /// The sequence number of its SYN.
     pub sequence: u32,
-    /// What became of its opening: [`Verdict::Split`], or why it was passed.
+    /// What became of its SYN: [`Verdict::Split`], or why it was passed.
     pub verdict: Verdict,
     /// When its SYN passed first, by the system's monotonic clock.
     pub start: Duration,

@@ -13,7 +13,7 @@ use crate::WORKERS;
 use crate::error::{io_error, unless_interrupted};
 use crate::intf;
 
-/// A client's SYN that is held. It goes on when [`Slot::release`](crate::Slot::release) has said how, and
+/// A client's SYN that is held. It goes on when [`WorkerSlot::release`](crate::WorkerSlot::release) has said how, and
 /// it is sent once more into this host by a link at which the program is attached.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HeldSyn {
@@ -49,7 +49,7 @@ impl fmt::Debug for HeldSyn {
 #[derive(Debug)]
 pub struct HeldSource {
     pub(crate) ring: MapHandle,
-    pub(crate) bank: u32,
+    pub(crate) generation: u32,
 }
 
 impl HeldSource {
@@ -60,8 +60,8 @@ impl HeldSource {
     pub fn open(self, mut sink: impl FnMut(HeldSyn) + 'static) -> io::Result<HeldSyns> {
         let mut builder = RingBufferBuilder::new();
         let take = move |bytes: &[u8]| {
-            if let Some((bank, held)) = parse(bytes)
-                && bank == self.bank
+            if let Some((generation, held)) = parse(bytes)
+                && generation == self.generation
             {
                 sink(held);
             }
@@ -180,8 +180,8 @@ mod tests {
             ..intf::held::new_zeroed()
         };
         record.syn[..2].copy_from_slice(&[0x45, 0]);
-        let (bank, held) = parse(record.as_bytes()).unwrap();
-        assert_eq!((bank, held.worker, held.at.as_nanos()), (1, 3, 7));
+        let (generation, held) = parse(record.as_bytes()).unwrap();
+        assert_eq!((generation, held.worker, held.at.as_nanos()), (1, 3, 7));
         assert_eq!((held.client, held.server), (client, server));
         assert_eq!((held.dscp, held.again, &held.packet[..]), (46, true, &[0x45, 0][..]));
         assert_eq!((held.confirm, held.consulted), (true, false));

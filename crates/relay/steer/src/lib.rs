@@ -4,7 +4,7 @@
 //! new connection to one of its listeners if policy says so, and the worker behind it is alive, has
 //! room, and says so often enough. In every other case the packet goes on as if no relay were there.
 //!
-//! What user space does is here: [`Steering`] loads the program and attaches it, [`Slot`] is what a
+//! What user space does is here: [`Steering`] loads the program and attaches it, [`WorkerSlot`] is what a
 //! worker keeps alive, [`Policy`] says what is to be split, and [`Accounts`] tells what passed. The
 //! program and its maps belong to the process that loaded them, and go with it, however it ends; or they
 //! are [pinned](Options::pin), and the next relay takes them over.
@@ -32,7 +32,7 @@ pub use error::Error;
 pub use first_window::FirstWindow;
 pub use held::{HeldSource, HeldSyn, HeldSyns};
 pub use policy::{Choice, Policy};
-pub use slot::{Slot, Tally};
+pub use slot::{Tally, WorkerSlot};
 pub use steering::{Options, Rules, Steering};
 pub use verdict::{Counts, Verdict};
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! /sys/fs/bpf/midspan/net-INODE/LAYOUT/  a network namespace, and what its maps look like
-//!     settings, openings, ...            maps
+//!     settings, syn_records, ...         maps
 //!     link-INDEX, exit-INDEX             the program at an interface's ingress and egress
 //!     reopen                             the program at the namespace
 //! ```

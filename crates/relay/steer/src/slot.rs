@@ -13,15 +13,15 @@ use crate::error::io_error;
 use crate::intf::{self, PROCESSORS, release, verdict};
 use crate::verdict::{Counts, Verdict};
 
-/// A worker's place among those that new connections go to. It must [beat](Slot::beat) several times
+/// A worker's place among those that new connections go to. It must [beat](WorkerSlot::beat) several times
 /// within half a second, or counts as dead.
 #[derive(Debug)]
-pub struct Slot {
+pub struct WorkerSlot {
     pub(crate) workers: MapHandle,
     pub(crate) full_clients: MapHandle,
     pub(crate) nearby: MapHandle,
     pub(crate) routes: MapHandle,
-    pub(crate) openings: MapHandle,
+    pub(crate) syn_records: MapHandle,
     pub(crate) answering: MapHandle,
     pub(crate) index: u32,
 }
@@ -29,7 +29,7 @@ pub struct Slot {
 /// How long a prefix is passed whose server did not answer.
 const DOUBT_NS: u64 = 60_000_000_000;
 
-impl Slot {
+impl WorkerSlot {
     /// Says that the worker is alive, whether it takes new connections, how many it has room for, and how many it
     /// has.
     ///
@@ -99,14 +99,14 @@ impl Slot {
     }
 }
 
-impl Slot {
+impl WorkerSlot {
     /// The code point of the packet by which a server has answered; none if that is not known any more.
     ///
     /// # Errors
     /// When the kernel refuses, which it has no reason to.
     pub fn answer_dscp(&self, client: SocketAddr, server: SocketAddr) -> io::Result<Option<u8>> {
-        let found = self.opening(&intf::connection::new(client, server))?;
-        Ok(found.map(|opening| opening.answer_dscp))
+        let found = self.syn_record(&intf::connection::new(client, server))?;
+        Ok(found.map(|record| record.answer_dscp))
     }
 
     /// Says what becomes of a SYN that is held: it is split if the server has `confirmed`, and else goes on
@@ -121,20 +121,20 @@ impl Slot {
         confirmed: bool,
     ) -> io::Result<()> {
         let key = intf::connection::new(client, server);
-        let mut opening = self.opening(&key)?.ok_or(io::ErrorKind::NotFound)?;
-        if u32::from(opening.verdict) != verdict::HELD {
+        let mut record = self.syn_record(&key)?.ok_or(io::ErrorKind::NotFound)?;
+        if u32::from(record.verdict) != verdict::HELD {
             return Err(io::ErrorKind::NotFound.into());
         }
-        opening.release = if confirmed { release::CONFIRMED } else { release::REFUSED } as u8;
-        self.openings
-            .update(key.as_bytes(), opening.as_bytes(), MapFlags::EXIST)
+        record.release = if confirmed { release::CONFIRMED } else { release::REFUSED } as u8;
+        self.syn_records
+            .update(key.as_bytes(), record.as_bytes(), MapFlags::EXIST)
             .map_err(|error| io_error(&error))
     }
 
-    fn opening(&self, key: &intf::connection) -> io::Result<Option<intf::opening>> {
-        let found = self.openings.lookup(key.as_bytes(), MapFlags::ANY);
+    fn syn_record(&self, key: &intf::connection) -> io::Result<Option<intf::syn_record>> {
+        let found = self.syn_records.lookup(key.as_bytes(), MapFlags::ANY);
         let found = found.map_err(|error| io_error(&error))?;
-        Ok(found.and_then(|bytes| intf::opening::read_from_bytes(&bytes).ok()))
+        Ok(found.and_then(|bytes| intf::syn_record::read_from_bytes(&bytes).ok()))
     }
 }
 

@@ -21,10 +21,10 @@ use crate::attach::{Attachment, Side};
 use crate::chances::Chances;
 use crate::error::{Error, io_error};
 use crate::held::HeldSource;
-use crate::intf::{self, BANKS, settings};
+use crate::intf::{self, GENERATIONS, settings};
 use crate::pins::{Pins, open_link};
 use crate::policy::{Policy, SPLIT_ALWAYS};
-use crate::slot::{Slot, Tally};
+use crate::slot::{Tally, WorkerSlot};
 use crate::{LISTENERS_PER_SLOT, WORKERS};
 
 /// Age of a worker's last beat at which it counts as dead.
@@ -67,7 +67,7 @@ pub struct Steering {
     object: Object,
     pins: Option<Pins>,
     /// This relay's place among those that share the maps.
-    bank: u32,
+    generation: u32,
     options: Options,
     /// Whether the maps are another relay's, of before.
     adopted: bool,
@@ -100,11 +100,11 @@ impl Steering {
         let map_of_settings = map(&object, "settings")?;
         let before = map_of_settings.lookup(&ONLY, MapFlags::ANY).map_err(failed)?;
         let before = read_settings(before);
-        let adopted = before.workers != [0; BANKS as usize];
-        let bank = if adopted { (before.bank + 1) % BANKS } else { 0 };
+        let adopted = before.workers != [0; GENERATIONS as usize];
+        let generation = if adopted { (before.generation + 1) % GENERATIONS } else { 0 };
         // The other relay's are left as they are.
         let mut shared = before;
-        shared.workers[bank as usize] = workers;
+        shared.workers[generation as usize] = workers;
         shared.patience_ns = PATIENCE.as_nanos() as u64;
         shared.half_open = shared.half_open.max(1);
         if !adopted {
@@ -118,7 +118,7 @@ impl Steering {
             reopen: None,
             object,
             pins,
-            bank,
+            generation,
             options,
             adopted,
             left: false,
@@ -200,9 +200,9 @@ impl Steering {
         &self,
         worker: usize,
         listeners: [Option<BorrowedFd<'_>>; LISTENERS_PER_SLOT as usize],
-    ) -> Result<Slot, Error> {
+    ) -> Result<WorkerSlot, Error> {
         let index = u32::try_from(worker).ok().filter(|index| *index < WORKERS);
-        let index = self.bank * WORKERS + index.ok_or(Error::TooManyWorkers(worker))?;
+        let index = self.generation * WORKERS + index.ok_or(Error::TooManyWorkers(worker))?;
         let map_of_listeners = self.map("listeners")?;
         for (family, listener) in (0..).zip(listeners) {
             let key = (index * LISTENERS_PER_SLOT + family).to_ne_bytes();
@@ -212,12 +212,12 @@ impl Steering {
                 None => drop(map_of_listeners.delete(&key)),
             }
         }
-        Ok(Slot {
+        Ok(WorkerSlot {
             workers: self.map("workers")?,
             full_clients: self.map("full_clients")?,
             nearby: self.map("nearby")?,
             routes: self.map("routes")?,
-            openings: self.map("openings")?,
+            syn_records: self.map("syn_records")?,
             answering: self.map("answering")?,
             index,
         })
@@ -236,7 +236,7 @@ impl Steering {
     /// # Errors
     /// When the process has no descriptor left.
     pub fn held(&self) -> Result<HeldSource, Error> {
-        Ok(HeldSource { ring: self.map("held_syns")?, bank: self.bank })
+        Ok(HeldSource { ring: self.map("held_syns")?, generation: self.generation })
     }
 
     /// What shows open connections.
@@ -298,7 +298,7 @@ impl Steering {
         let syn_cookies = sysctl::get("net.ipv4.tcp_syncookies").is_ok_and(|value| value != "0");
         self.change_settings(|before| settings {
             pass_dscp: policy.dscp_word(),
-            bank: self.bank,
+            generation: self.generation,
             mark: self.options.mark,
             holdout: policy.holdout_per_mille,
             decides: policy.decides.into(),
@@ -352,7 +352,7 @@ impl Steering {
     /// # Errors
     /// When the map does not take it.
     pub fn suspend(&self, suspended: bool) -> Result<(), Error> {
-        let by = if suspended { self.bank + 1 } else { 0 };
+        let by = if suspended { self.generation + 1 } else { 0 };
         self.change_settings(|before| settings { suspended: by, ..before })
     }
 
@@ -360,9 +360,9 @@ impl Steering {
     ///
     /// # Errors
     /// When the map does not take it.
-    pub fn set_injector(&mut self, interface: u32) -> Result<(), Error> {
+    pub fn set_reinjector(&mut self, interface: u32) -> Result<(), Error> {
         self.change_settings(|mut before| {
-            before.injectors[self.bank as usize] = interface;
+            before.injectors[self.generation as usize] = interface;
             before
         })
     }
@@ -408,7 +408,9 @@ impl Steering {
         let clients = self.map("clients")?;
         let key = intf::prefix::from(IpNet::from(client));
         match is_one {
-            true => put(&clients, "clients", key.as_bytes(), &[SPLIT_ALWAYS + self.bank as u8]),
+            true => {
+                put(&clients, "clients", key.as_bytes(), &[SPLIT_ALWAYS + self.generation as u8])
+            }
             false => clients
                 .delete(key.as_bytes())
                 .map_err(|error| Error::Map { map: "clients", error: io_error(&error) }),

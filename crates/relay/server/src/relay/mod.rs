@@ -11,7 +11,8 @@ use midspan_config::{Config, ConfigError, Handshake, InterceptionKind, PolicyCon
 use midspan_decide::Decider;
 use midspan_forward as forward;
 use midspan_interception::{
-    Injector, Interception, InterceptionError, Steered, probe_clients, take_accounts, take_held,
+    Interception, InterceptionError, Steered, SynReinjector, probe_clients, take_accounts,
+    take_held,
 };
 use midspan_legs::{BUFFER, Counters, Snapshot};
 use midspan_sockets::{self as sockets, LeastTimeout, ListenAddress, RegisteredControls};
@@ -134,7 +135,7 @@ pub struct Relay {
     /// A processor for each worker; empty if they are to be moved about.
     processors: Vec<usize>,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    way: Way,
+    interceptor: Interceptor,
     served: Served,
     accounts: Option<Background>,
     decide: Option<Background>,
@@ -149,7 +150,7 @@ pub struct Relay {
 
 /// Who steers connections to the relay.
 #[derive(Debug)]
-enum Way {
+enum Interceptor {
     /// Somebody else, or nobody yet.
     Foreign,
     Nftables(Interception),
@@ -205,22 +206,22 @@ impl Relay {
         // The one that is to be replaced still has them.
         let listeners = if replaces { None } else { Some(Listeners::open(&config)?) };
         let observer = Arc::new(Observer::open(&config, count, privileges)?);
-        let mut way = if intercepts { load(&config, count)? } else { Way::Foreign };
-        if replaces && !matches!(&way, Way::Bpf(steered) if steered.is_adopted()) {
+        let mut interceptor = if intercepts { load(&config, count)? } else { Interceptor::Foreign };
+        if replaces && !matches!(&interceptor, Interceptor::Bpf(steered) if steered.is_adopted()) {
             return Err(InterceptionError::NotReplaceable.into());
         }
-        let place = match way {
-            Way::Bpf(_) => ListenAddress::Private,
+        let place = match interceptor {
+            Interceptor::Bpf(_) => ListenAddress::Private,
             _ => ListenAddress::Port(port),
         };
-        let injector = match &way {
-            Way::Bpf(_) => hold_by(&config)?,
+        let reinjector = match &interceptor {
+            Interceptor::Bpf(_) => hold_by(&config)?,
             _ => None,
         };
         // Nothing was said, and SYNs cannot be held.
-        let holds_nothing = config.handshake.is_none() && injector.is_none();
-        let handshake = match way {
-            Way::Bpf(_) if !holds_nothing => Handshake::Learned,
+        let holds_nothing = config.handshake.is_none() && reinjector.is_none();
+        let handshake = match interceptor {
+            Interceptor::Bpf(_) if !holds_nothing => Handshake::Learned,
             _ => Handshake::Early,
         };
         config.settle_handshake(handshake);
@@ -235,7 +236,7 @@ impl Relay {
             epoch: Epoch::now(),
             place,
             first_window: sockets::first_window(&config).map(Arc::new),
-            injector: Arc::default(),
+            reinjector: Arc::default(),
             probes: Arc::default(),
             settings: Arc::new(WatchedSettings::new(Settings { config, forwards })),
         };
@@ -248,12 +249,12 @@ impl Relay {
             .map_err(|(at, error)| Error::Listen { at, error })?;
         drop(least_timeout);
         let (mut tally, mut decider) = (None, None);
-        if let Way::Bpf(steered) = &mut way {
+        if let Interceptor::Bpf(steered) = &mut interceptor {
             steered.set_probes(context.probes.clone());
             steered.look_at_rules(config)?;
-            match injector {
-                Some(injector) => use_injector(injector, steered, &context.injector)?,
-                None if steered.consults() => begin_to_inject(steered, &context.injector)?,
+            match reinjector {
+                Some(reinjector) => use_reinjector(reinjector, steered, &context.reinjector)?,
+                None if steered.consults() => begin_to_inject(steered, &context.reinjector)?,
                 None => {}
             }
             for (index, worker) in workers.iter_mut().enumerate() {
@@ -276,10 +277,10 @@ impl Relay {
             reloader: reloader.clone(),
             descriptors,
             epoch: context.epoch,
-            steered_by: match way {
-                Way::Bpf(_) => "BPF",
-                Way::Foreign | Way::Nftables(_) if intercepts => "nftables",
-                Way::Foreign | Way::Nftables(_) => "somebody else",
+            steered_by: match interceptor {
+                Interceptor::Bpf(_) => "BPF",
+                Interceptor::Foreign | Interceptor::Nftables(_) if intercepts => "nftables",
+                Interceptor::Foreign | Interceptor::Nftables(_) => "somebody else",
             },
             tally,
             board: decider.as_ref().map(Decider::board),
@@ -294,7 +295,7 @@ impl Relay {
             privileges,
             processors: if count > 1 { processors(count) } else { Vec::new() },
             threads: Vec::new(),
-            way: Way::Foreign,
+            interceptor: Interceptor::Foreign,
             served: Served::default(),
             accounts: None,
             decide: None,
@@ -308,15 +309,17 @@ impl Relay {
             let thread = relay.spawn(index, worker).map_err(system("threads"))?;
             relay.threads.push(thread);
         }
-        match &mut way {
-            Way::Bpf(steered) => {
+        match &mut interceptor {
+            Interceptor::Bpf(steered) => {
                 begin(steered, config)?;
                 steered.lower(privileges)?;
             }
-            Way::Foreign if intercepts => way = Way::Nftables(Interception::install(config)?),
-            Way::Foreign | Way::Nftables(_) => {}
+            Interceptor::Foreign if intercepts => {
+                interceptor = Interceptor::Nftables(Interception::install(config)?)
+            }
+            Interceptor::Foreign | Interceptor::Nftables(_) => {}
         }
-        relay.way = way;
+        relay.interceptor = interceptor;
         if replaces {
             relay.lock = retire_and_lock(config.mark);
         }
@@ -337,7 +340,7 @@ impl Relay {
 
     /// Begins to take what the steering program tells of connections, if that steers.
     fn learn(&mut self, decider: Option<Decider>) -> Result<(), Error> {
-        let Way::Bpf(steered) = &self.way else { return Ok(()) };
+        let Interceptor::Bpf(steered) = &self.interceptor else { return Ok(()) };
         let system = |error| Error::System { what: "threads", error };
         let decide = decider.map(|decider| decider.run(self.privileges)).transpose();
         let (ended, thread) = decide.map_err(system)?.unzip();
@@ -352,9 +355,9 @@ impl Relay {
         let idle = self.context.settings.get().config.account_idle.into();
         let accounts = take_accounts(steered.accounts()?, idle, self.privileges, take);
         self.accounts = Some(accounts.map_err(system)?);
-        if self.context.injector.get().is_some() {
-            let Context { injector, workers, .. } = &self.context;
-            self.held = Some(take_held_for(steered, injector, workers)?.map_err(system)?);
+        if self.context.reinjector.get().is_some() {
+            let Context { reinjector, workers, .. } = &self.context;
+            self.held = Some(take_held_for(steered, reinjector, workers)?.map_err(system)?);
         }
         Ok(())
     }
@@ -367,7 +370,7 @@ impl Relay {
     /// Takes no new connections any more, and lets workers end when their last flow has.
     pub fn drain(&mut self) {
         // BPF is told by each worker.
-        if let Way::Nftables(interception) = &mut self.way
+        if let Interceptor::Nftables(interception) = &mut self.interceptor
             && let Err(error) = interception.take_no_more()
         {
             tracing::error!(%error, "the interception rules could not be changed");
@@ -408,7 +411,7 @@ impl Relay {
     fn end(&mut self) -> Result<Snapshot, Error> {
         // First no new connections, then the flows, then the rules that carry their packets:
         // resets must still find their way.
-        if let Way::Nftables(interception) = &mut self.way {
+        if let Interceptor::Nftables(interception) = &mut self.interceptor {
             // If nft is gone so are the rules, which is as good.
             let _ = interception.take_no_more();
         }
@@ -418,7 +421,7 @@ impl Relay {
         self.decide = None;
         self.held = None;
         self.names = None;
-        self.way = Way::Foreign;
+        self.interceptor = Interceptor::Foreign;
         if let Some(flow_log) = self.observer.flow_log() {
             flow_log.close();
         }
@@ -443,12 +446,12 @@ impl Relay {
 
 /// Makes the link by which held SYNs come back, if servers are to be asked first: as it was said, or as is done if
 /// nothing was, where it can be.
-fn hold_by(config: &Config) -> Result<Option<Injector>, InterceptionError> {
+fn hold_by(config: &Config) -> Result<Option<SynReinjector>, InterceptionError> {
     if config.handshake == Some(Handshake::Early) && !config.confirms() {
         return Ok(None);
     }
-    match Injector::new() {
-        Ok(injector) => Ok(Some(injector)),
+    match SynReinjector::new() {
+        Ok(reinjector) => Ok(Some(reinjector)),
         Err(error) if config.confirms() => Err(InterceptionError::Inject(error)),
         Err(error) => {
             tracing::warn!(
@@ -463,29 +466,29 @@ fn hold_by(config: &Config) -> Result<Option<Injector>, InterceptionError> {
 /// The same, for rules of this host's that are to be asked.
 fn begin_to_inject(
     steered: &mut Steered,
-    used: &OnceLock<Injector>,
+    used: &OnceLock<SynReinjector>,
 ) -> Result<(), InterceptionError> {
-    let injector = Injector::new().map_err(InterceptionError::Inject)?;
-    use_injector(injector, steered, used)
+    let reinjector = SynReinjector::new().map_err(InterceptionError::Inject)?;
+    use_reinjector(reinjector, steered, used)
 }
 
 /// Has held SYNs given to the workers that they are for.
 fn take_held_for(
     steered: &Steered,
-    injector: &Arc<OnceLock<Injector>>,
+    reinjector: &Arc<OnceLock<SynReinjector>>,
     workers: &Arc<Workers>,
 ) -> Result<io::Result<Background>, InterceptionError> {
     let workers = workers.clone();
-    Ok(take_held(steered.held()?, injector.clone(), move |syn| workers.hold(syn)))
+    Ok(take_held(steered.held()?, reinjector.clone(), move |syn| workers.hold(syn)))
 }
 
-fn use_injector(
-    injector: Injector,
+fn use_reinjector(
+    reinjector: SynReinjector,
     steered: &mut Steered,
-    used: &OnceLock<Injector>,
+    used: &OnceLock<SynReinjector>,
 ) -> Result<(), InterceptionError> {
-    steered.set_injector(&injector)?;
-    let _ = used.set(injector);
+    steered.set_reinjector(&reinjector)?;
+    let _ = used.set(reinjector);
     Ok(())
 }
 
@@ -535,20 +538,20 @@ fn worker_count(config: &Config) -> io::Result<usize> {
 }
 
 /// Loads BPF steering if it is asked for, or preferred and possible.
-fn load(config: &Config, workers: usize) -> Result<Way, InterceptionError> {
+fn load(config: &Config, workers: usize) -> Result<Interceptor, InterceptionError> {
     let needs_bpf = config.policy != PolicyConfig::default()
         || config.limits.syn_rate.is_some()
         || config.confirms()
         || config.decide.is_some();
     match config.interception {
-        InterceptionKind::Nftables | InterceptionKind::None => Ok(Way::Foreign),
-        InterceptionKind::Bpf => Ok(Way::Bpf(Steered::load(config, workers)?.into())),
+        InterceptionKind::Nftables | InterceptionKind::None => Ok(Interceptor::Foreign),
+        InterceptionKind::Bpf => Ok(Interceptor::Bpf(Steered::load(config, workers)?.into())),
         InterceptionKind::Auto => match Steered::load(config, workers) {
-            Ok(steered) => Ok(Way::Bpf(steered.into())),
+            Ok(steered) => Ok(Interceptor::Bpf(steered.into())),
             Err(error) if needs_bpf => Err(InterceptionError::PolicyTakesBpf(error)),
             Err(error) => {
                 tracing::info!(%error, "nftables steers instead of BPF");
-                Ok(Way::Foreign)
+                Ok(Interceptor::Foreign)
             }
         },
     }

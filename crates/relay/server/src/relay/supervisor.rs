@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{Error, Relay, Way, begin_to_inject, take_held_for};
+use super::{Error, Interceptor, Relay, begin_to_inject, take_held_for};
 use crate::command::{Command, Reply};
 use crate::phase::Phase;
 use crate::reload;
@@ -43,7 +43,7 @@ impl Relay {
             flow_limit = self.monitor().flow_limit(),
             "relay ready"
         );
-        let mut surroundings = Surroundings::watch(&self.way);
+        let mut surroundings = Surroundings::watch(&self.interceptor);
         let mut give_up = None;
         let mut running = self.threads.len() as u64;
         loop {
@@ -134,10 +134,10 @@ impl Relay {
 
     fn take_settings(&mut self, new: Settings) -> Result<String, String> {
         let old = self.context.settings.get();
-        let by_bpf = matches!(self.way, Way::Bpf(_));
+        let by_bpf = matches!(self.interceptor, Interceptor::Bpf(_));
         let changed =
             old.config.change_to(&new.config, by_bpf).map_err(|error| error.to_string())?;
-        if let Way::Bpf(steered) = &mut self.way
+        if let Interceptor::Bpf(steered) = &mut self.interceptor
             && steering_policy(&old.config) != steering_policy(&new.config)
             && let Err(error) = steered.set_policy(&new.config)
         {
@@ -159,7 +159,7 @@ impl Relay {
 
     /// Has BPF steer beside the rules that there are now, and at the interfaces.
     fn look_around(&mut self, surroundings: &mut Surroundings) {
-        let Way::Bpf(steered) = &mut self.way else { return };
+        let Interceptor::Bpf(steered) = &mut self.interceptor else { return };
         surroundings.look = Instant::now() + LOOK;
         let consulted = steered.consults();
         let changed = steered.follow_rules();
@@ -194,12 +194,12 @@ impl Relay {
         until: Option<Instant>,
         watchdog: Option<Instant>,
     ) -> Vec<Happened> {
-        let nft = match &self.way {
-            Way::Nftables(interception) => Some(interception.lost()),
+        let nft = match &self.interceptor {
+            Interceptor::Nftables(interception) => Some(interception.lost()),
             _ => None,
         };
-        let (interfaces, rules) = match &self.way {
-            Way::Bpf(steered) => (surroundings.interfaces(), steered.rules_changed()),
+        let (interfaces, rules) = match &self.interceptor {
+            Interceptor::Bpf(steered) => (surroundings.interfaces(), steered.rules_changed()),
             _ => (None, None),
         };
         let lock = self.lock.as_ref().map(InstanceLock::fd);
@@ -218,7 +218,7 @@ impl Relay {
             .flatten()
             .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
             .collect();
-        let look = matches!(self.way, Way::Bpf(_)).then_some(surroundings.look);
+        let look = matches!(self.interceptor, Interceptor::Bpf(_)).then_some(surroundings.look);
         let now = Instant::now();
         let due = [look, until, watchdog].into_iter().flatten().min();
         let timeout = due.map(|due| due.saturating_duration_since(now));
@@ -272,7 +272,9 @@ impl Relay {
         while self.context.workers.slots.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        if let Way::Bpf(steered) = std::mem::replace(&mut self.way, Way::Foreign) {
+        if let Interceptor::Bpf(steered) =
+            std::mem::replace(&mut self.interceptor, Interceptor::Foreign)
+        {
             steered.leave(successor.mark);
         }
         self.lock = None;
@@ -286,11 +288,11 @@ fn hold_from_now_on(
     context: &Context,
     held: &mut Option<Background>,
 ) -> Result<(), InterceptionError> {
-    let Context { injector, workers, .. } = context;
-    if injector.get().is_none() {
-        begin_to_inject(steered, injector)?;
+    let Context { reinjector, workers, .. } = context;
+    if reinjector.get().is_none() {
+        begin_to_inject(steered, reinjector)?;
     }
-    let thread = take_held_for(steered, injector, workers)?;
+    let thread = take_held_for(steered, reinjector, workers)?;
     *held = Some(thread.map_err(InterceptionError::Inject)?);
     Ok(())
 }
@@ -318,8 +320,8 @@ struct Surroundings {
 }
 
 impl Surroundings {
-    fn watch(way: &Way) -> Surroundings {
-        let is_bpf = matches!(way, Way::Bpf(_));
+    fn watch(interceptor: &Interceptor) -> Surroundings {
+        let is_bpf = matches!(interceptor, Interceptor::Bpf(_));
         let interfaces = is_bpf.then(Changes::of_interfaces).and_then(|changes| {
             changes
                 .inspect_err(

@@ -1,7 +1,7 @@
 //! A worker says that it lives and what it has room for, and takes its share of what arrives.
 
 use midspan_split::{Vitals, room_of_each, takes_nearby};
-use midspan_steer::Slot;
+use midspan_steer::WorkerSlot;
 
 use super::EventLoop;
 use super::processor::Processor;
@@ -10,7 +10,7 @@ use crate::slot::HeldSlot;
 
 impl EventLoop {
     /// Has BPF steer to it, as long as it says that it lives.
-    pub(crate) fn set_slot(&mut self, slot: Slot) {
+    pub(crate) fn set_slot(&mut self, slot: WorkerSlot) {
         self.host.slot = Some(HeldSlot::new(slot, self.host.context.workers.clone()));
         self.set_rules();
     }

@@ -22,7 +22,7 @@ const EVENTS: usize = 64;
 impl EventLoop {
     /// Takes the SYNs that are held for this worker.
     pub(super) fn take_held(&mut self) {
-        if self.host.context.injector.get().is_none() {
+        if self.host.context.reinjector.get().is_none() {
             return;
         }
         let held = &self.host.handle().held;
@@ -88,11 +88,11 @@ impl Asking for LiveHost {
 
     /// Sends a held SYN on: to our listener if its server has answered, and else to the server.
     fn send_on(&mut self, syn: HeldSyn, answered: bool) {
-        let (Some(slot), Some(injector)) = (&self.slot, self.context.injector.get()) else {
+        let (Some(slot), Some(reinjector)) = (&self.slot, self.context.reinjector.get()) else {
             return;
         };
         let sent =
-            slot.release(syn.client, syn.server, answered).and_then(|()| injector.inject(&syn));
+            slot.release(syn.client, syn.server, answered).and_then(|()| reinjector.inject(&syn));
         if let Err(error) = sent {
             // The client sends it again.
             tracing::debug!(%error, "a held connection could not be sent on");

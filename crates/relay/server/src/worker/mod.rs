@@ -70,7 +70,7 @@ pub(crate) struct EventLoop {
     drain: Option<Drain>,
     admin_queries: AdminQueries,
     /// That of the settings.
-    generation: u64,
+    version: u64,
 }
 
 impl EventLoop {
@@ -96,7 +96,7 @@ impl EventLoop {
         };
         let epoll = watched().map_err(events)?;
         let limit = share_of_buffers(config, context.workers.count());
-        let (now, generation) = (Instant::now(), context.settings.generation());
+        let (now, version) = (Instant::now(), context.settings.version());
         let rules = rules(config, false);
         Ok(EventLoop {
             flows: Worker::new(rules, context.admission.clone(), context.epoch.time(now)),
@@ -109,7 +109,7 @@ impl EventLoop {
             deferred: DeferredAccept::default(),
             drain: None,
             admin_queries: AdminQueries::default(),
-            generation,
+            version,
             host: LiveHost {
                 pool: Pool::new(limit, config.buffer, context.descriptors.pipes_per_worker),
                 outbox: Outbox::default(),
@@ -180,7 +180,7 @@ impl EventLoop {
 
     /// Goes on with the settings as they are now, for new connections.
     fn take_settings(&mut self) {
-        self.generation = self.host.context.settings.generation();
+        self.version = self.host.context.settings.version();
         let before = std::mem::replace(&mut self.host.settings, self.host.context.settings.get());
         let Settings { config, forwards } = &*self.host.settings;
         self.host.clients = IpNet::aggregate(&config.clients);
@@ -227,7 +227,7 @@ impl EventLoop {
                 let handle = self.host.handle();
                 lower(&handle.wake);
                 self.admin_queries.take_up(&handle.queries);
-                if self.generation != self.host.context.settings.generation() {
+                if self.version != self.host.context.settings.version() {
                     self.take_settings();
                 }
                 self.take_held();

@@ -18,10 +18,10 @@ const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 8);
 
 struct Bench {
     steering: Steering,
-    slots: Vec<Slot>,
+    slots: Vec<WorkerSlot>,
     /// Of each worker.
     flows: [u32; WORKERS_HERE],
-    openings: MapHandle,
+    syn_records: MapHandle,
     _listeners: Vec<TcpListener>,
     next_port: u16,
 }
@@ -35,10 +35,10 @@ impl Bench {
         let listeners: Vec<_> = (0..WORKERS_HERE).map(listen).collect();
         let slots = listeners.iter().enumerate();
         let slots = slots.map(|(worker, one)| steering.slot(worker, [Some(one.as_fd()), None]));
-        let openings = map(&steering.object, "openings")?;
+        let syn_records = map(&steering.object, "syn_records")?;
         let slots = slots.collect::<Result<_, _>>()?;
         let (flows, next_port) = ([0; WORKERS_HERE], 1024);
-        Ok(Bench { openings, slots, flows, steering, _listeners: listeners, next_port })
+        Ok(Bench { syn_records, slots, flows, steering, _listeners: listeners, next_port })
     }
 
     /// The worker that a SYN goes to which comes in on this processor.
@@ -53,9 +53,9 @@ impl Bench {
         let input = ProgramInput { data_in: Some(&frame), ..ProgramInput::default() };
         program.test_run(input).unwrap();
         let key = intf::connection::new(client, server);
-        let opening = self.openings.lookup(key.as_bytes(), MapFlags::ANY).unwrap().unwrap();
-        let opening = intf::opening::read_from_bytes(&opening).unwrap();
-        (opening.listener / LISTENERS_PER_SLOT) as usize
+        let record = self.syn_records.lookup(key.as_bytes(), MapFlags::ANY).unwrap().unwrap();
+        let record = intf::syn_record::read_from_bytes(&record).unwrap();
+        (record.listener / LISTENERS_PER_SLOT) as usize
     }
 
     fn workers_of_next(&mut self, count: usize) -> BTreeSet<usize> {

@@ -209,7 +209,7 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 struct Bench {
     steering: Steering,
     tally: Tally,
-    openings: MapHandle,
+    syn_records: MapHandle,
     connections: Vec<Connection>,
     /// Those in fragments that are of these.
     datagrams: RefCell<HashSet<Id>>,
@@ -235,7 +235,7 @@ impl Bench {
         }
         Ok(Bench {
             tally: steering.tally()?,
-            openings: map(&steering.object, "openings")?,
+            syn_records: map(&steering.object, "syn_records")?,
             steering,
             connections,
             datagrams: RefCell::default(),
@@ -309,9 +309,9 @@ impl Bench {
             (expected, verdict)
         {
             let key = intf::connection::new(connection.from, connection.to);
-            let remembered = self.openings.lookup(key.as_bytes(), MapFlags::ANY).unwrap();
+            let remembered = self.syn_records.lookup(key.as_bytes(), MapFlags::ANY).unwrap();
             let remembered = remembered.unwrap_or_default();
-            let remembered = intf::opening::read_from_bytes(&remembered).unwrap();
+            let remembered = intf::syn_record::read_from_bytes(&remembered).unwrap();
             prop_assert_eq!(remembered.sequence, sequence, "{:?}", connection);
         }
         Ok(expected)

@@ -15,17 +15,17 @@ const IPV6: [u8; 2] = [0x86, 0xdd];
 
 /// A link by which held SYNs are sent into this host. The steering program has them go on where they first came in.
 #[derive(Debug)]
-pub struct Injector {
+pub struct SynReinjector {
     device: OwnedFd,
     pub(crate) interface: u32,
 }
 
-impl Injector {
+impl SynReinjector {
     /// Makes the link in the calling thread's network namespace.
     ///
     /// # Errors
     /// When `/dev/net/tun` cannot be used, or the link not be made, which takes CAP_NET_ADMIN.
-    pub fn new() -> io::Result<Injector> {
+    pub fn new() -> io::Result<SynReinjector> {
         let device = tun::open_device()
             .map_err(|error| io::Error::new(error.kind(), format!("/dev/net/tun: {error}")))?;
         // A relay that drains may still have its own.
@@ -35,7 +35,7 @@ impl Injector {
         let interface = netlink.index(&name)?;
         netlink.set_no_arp(interface)?;
         netlink.set_up(interface)?;
-        Ok(Injector { device, interface })
+        Ok(SynReinjector { device, interface })
     }
 
     /// Sends a SYN on.
