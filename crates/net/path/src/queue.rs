@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 use midspan_units::{ByteSize, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::aqm::{Aqm, Verdict};
+use crate::aqm::{Aqm, AqmDecision};
 use crate::{Counters, Ecn, Packet};
 
 /// How much a queue holds. A packet counts until its last bit has left, so the one being sent
@@ -63,11 +63,11 @@ impl<P: Packet> Queue<P> {
     /// Takes `packet` in or drops it. Active management judges first, as it counts every arrival.
     pub(crate) fn offer(&mut self, now: Time, mut packet: P) {
         let ecn = packet.ecn();
-        let verdict = match &mut self.aqm {
+        let decision = match &mut self.aqm {
             Some(aqm) => aqm.arrival(now, self.bytes, ecn),
-            None => Verdict::Pass,
+            None => AqmDecision::Pass,
         };
-        if verdict == Verdict::Drop {
+        if decision == AqmDecision::Drop {
             self.managed_away += 1;
             return;
         }
@@ -76,7 +76,7 @@ impl<P: Packet> Queue<P> {
             self.overflowed += 1;
             return;
         }
-        if verdict == Verdict::Mark && ecn != Ecn::Ce {
+        if decision == AqmDecision::Mark && ecn != Ecn::Ce {
             packet.mark_ce();
             self.marked += 1;
         }
@@ -90,15 +90,15 @@ impl<P: Packet> Queue<P> {
         while let (Some(aqm), Some((since, packet))) = (&mut self.aqm, self.packets.front_mut()) {
             let (bytes, ecn) = (u64::from(packet.wire_bytes()), packet.ecn());
             match aqm.departure(now, now.since(*since), self.bytes - bytes, ecn) {
-                Verdict::Pass => break,
-                Verdict::Mark => {
+                AqmDecision::Pass => break,
+                AqmDecision::Mark => {
                     if ecn != Ecn::Ce {
                         packet.mark_ce();
                         self.marked += 1;
                     }
                     break;
                 }
-                Verdict::Drop => {
+                AqmDecision::Drop => {
                     self.managed_away += 1;
                     self.bytes -= bytes;
                     self.packets.pop_front();

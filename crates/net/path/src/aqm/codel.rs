@@ -1,7 +1,7 @@
 use midspan_units::{ByteSize, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Verdict;
+use super::AqmDecision;
 use super::average::default_typical_packet;
 use crate::Ecn;
 
@@ -93,32 +93,38 @@ impl Codel {
 
     /// The packet at the head could be sent now. It has waited for `sojourn`, and `behind` bytes are
     /// behind it. After a drop it is the next packet's turn.
-    pub(crate) fn departure(&mut self, now: Time, sojourn: Span, behind: u64, ecn: Ecn) -> Verdict {
+    pub(crate) fn departure(
+        &mut self,
+        now: Time,
+        sojourn: Span,
+        behind: u64,
+        ecn: Ecn,
+    ) -> AqmDecision {
         let ok_to_drop = self.ok_to_drop(now, sojourn, behind);
         let before = std::mem::replace(&mut self.before, Dropped::No);
         if before == Dropped::First {
-            return Verdict::Pass;
+            return AqmDecision::Pass;
         }
         if !self.dropping {
-            return if ok_to_drop { self.begin(now, ecn) } else { Verdict::Pass };
+            return if ok_to_drop { self.begin(now, ecn) } else { AqmDecision::Pass };
         }
         if !ok_to_drop {
             self.dropping = false;
-            return Verdict::Pass;
+            return AqmDecision::Pass;
         }
         if before == Dropped::Another {
             self.drop_next = self.control_law(self.drop_next);
         }
         if now < self.drop_next {
-            return Verdict::Pass;
+            return AqmDecision::Pass;
         }
         self.count += 1;
         if self.marks(ecn) {
             self.drop_next = self.control_law(self.drop_next);
-            return Verdict::Mark;
+            return AqmDecision::Mark;
         }
         self.before = Dropped::Another;
-        Verdict::Drop
+        AqmDecision::Drop
     }
 
     /// There is nothing to send.
@@ -135,7 +141,7 @@ impl Codel {
         now >= *self.above_since.get_or_insert(now + self.spec.interval)
     }
 
-    fn begin(&mut self, now: Time, ecn: Ecn) -> Verdict {
+    fn begin(&mut self, now: Time, ecn: Ecn) -> AqmDecision {
         self.dropping = true;
         // Not long after the last time the rate that was right then is a good start.
         let delta = self.count.saturating_sub(self.lastcount);
@@ -144,10 +150,10 @@ impl Codel {
         self.drop_next = self.control_law(now);
         self.lastcount = self.count;
         if self.marks(ecn) {
-            return Verdict::Mark;
+            return AqmDecision::Mark;
         }
         self.before = Dropped::First;
-        Verdict::Drop
+        AqmDecision::Drop
     }
 
     fn marks(&self, ecn: Ecn) -> bool {
@@ -177,7 +183,7 @@ mod tests {
     fn drops(codel: &mut Codel, from: u64, until: u64) -> Vec<u64> {
         let mut drops = Vec::new();
         for now in from..until {
-            while codel.departure(at(now), LONG, FULL, Ecn::NotEct) == Verdict::Drop {
+            while codel.departure(at(now), LONG, FULL, Ecn::NotEct) == AqmDecision::Drop {
                 drops.push(now);
             }
         }
@@ -197,7 +203,7 @@ mod tests {
         assert_eq!(drops(&mut codel, 0, 430).len(), 6);
         assert_eq!(
             codel.departure(at(430), Span::from_millis(4), FULL, Ecn::NotEct),
-            Verdict::Pass
+            AqmDecision::Pass
         );
         // Six drops less the one that it had begun with: 100 / sqrt(5) ms after the first.
         assert_eq!(drops(&mut codel, 440, 600), [540, 585]);
@@ -210,24 +216,27 @@ mod tests {
     fn a_queue_of_no_more_than_a_packet_is_never_too_long() {
         let mut codel = Codel::new(CodelSpec::default());
         for now in 0..1_000 {
-            let verdict = codel.departure(at(now), Span::from_secs(1), 1500, Ecn::NotEct);
-            assert_eq!(verdict, Verdict::Pass);
+            let decision = codel.departure(at(now), Span::from_secs(1), 1500, Ecn::NotEct);
+            assert_eq!(decision, AqmDecision::Pass);
         }
     }
 
     #[test]
     fn marks_stand_in_for_drops_only_if_told_to_and_where_they_can() {
         let marking = CodelSpec { ecn: true, ..CodelSpec::default() };
-        let verdicts = |spec: CodelSpec, ecn: Ecn| {
+        let decisions = |spec: CodelSpec, ecn: Ecn| {
             let mut codel = Codel::new(spec);
             (0..201).map(|now| codel.departure(at(now), LONG, FULL, ecn)).collect::<Vec<_>>()
         };
-        let marked = verdicts(marking, Ecn::Ect0);
-        assert_eq!(marked.iter().filter(|verdict| **verdict == Verdict::Mark).count(), 2);
-        assert!(!marked.contains(&Verdict::Drop));
-        for verdicts in [verdicts(marking, Ecn::NotEct), verdicts(CodelSpec::default(), Ecn::Ect0)]
+        let marked = decisions(marking, Ecn::Ect0);
+        assert_eq!(marked.iter().filter(|decision| **decision == AqmDecision::Mark).count(), 2);
+        assert!(!marked.contains(&AqmDecision::Drop));
+        for decisions in
+            [decisions(marking, Ecn::NotEct), decisions(CodelSpec::default(), Ecn::Ect0)]
         {
-            assert!(!verdicts.contains(&Verdict::Mark) && verdicts.contains(&Verdict::Drop));
+            assert!(
+                !decisions.contains(&AqmDecision::Mark) && decisions.contains(&AqmDecision::Drop)
+            );
         }
     }
 }

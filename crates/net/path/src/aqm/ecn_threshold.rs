@@ -1,7 +1,7 @@
 use midspan_units::{ByteSize, Share, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Verdict;
+use super::AqmDecision;
 use super::average::{Average, default_typical_packet, default_weight};
 use crate::Ecn;
 
@@ -41,15 +41,15 @@ impl EcnThreshold {
         EcnThreshold { spec, average: Average::new(spec.weight, typical) }
     }
 
-    pub(crate) fn arrival(&mut self, now: Time, queued: u64, ecn: Ecn) -> Verdict {
+    pub(crate) fn arrival(&mut self, now: Time, queued: u64, ecn: Ecn) -> AqmDecision {
         if self.average.arrival(now, queued) <= self.spec.threshold.as_bytes() {
-            Verdict::Pass
+            AqmDecision::Pass
         } else if ecn.is_capable() {
-            Verdict::Mark
+            AqmDecision::Mark
         } else if self.spec.drop_not_ect {
-            Verdict::Drop
+            AqmDecision::Drop
         } else {
-            Verdict::Pass
+            AqmDecision::Pass
         }
     }
 
@@ -72,29 +72,29 @@ mod tests {
         let mut aqm = EcnThreshold::new(spec, Span::from_micros(12));
         let now = Time::ZERO;
         // Averages: 8000, 12000, 14000, 7000, then above again.
-        assert_eq!(aqm.arrival(now, 16_000, Ecn::Ect0), Verdict::Pass);
-        assert_eq!(aqm.arrival(now, 16_001, Ecn::Ect0), Verdict::Mark);
-        assert_eq!(aqm.arrival(now, 16_000, Ecn::Ect1), Verdict::Mark);
-        assert_eq!(aqm.arrival(now, 1, Ecn::Ect0), Verdict::Pass);
-        assert_eq!(aqm.arrival(now, 16_000, Ecn::NotEct), Verdict::Pass);
+        assert_eq!(aqm.arrival(now, 16_000, Ecn::Ect0), AqmDecision::Pass);
+        assert_eq!(aqm.arrival(now, 16_001, Ecn::Ect0), AqmDecision::Mark);
+        assert_eq!(aqm.arrival(now, 16_000, Ecn::Ect1), AqmDecision::Mark);
+        assert_eq!(aqm.arrival(now, 1, Ecn::Ect0), AqmDecision::Pass);
+        assert_eq!(aqm.arrival(now, 16_000, Ecn::NotEct), AqmDecision::Pass);
     }
 
     #[test]
     fn drops_what_cannot_be_marked_only_if_told_to() {
         let spec = spec("threshold = '1 KB'\nweight = '100 %'\ndrop_not_ect = true");
         let mut aqm = EcnThreshold::new(spec, Span::from_micros(12));
-        assert_eq!(aqm.arrival(Time::ZERO, 1000, Ecn::NotEct), Verdict::Pass);
-        assert_eq!(aqm.arrival(Time::ZERO, 1001, Ecn::NotEct), Verdict::Drop);
-        assert_eq!(aqm.arrival(Time::ZERO, 1001, Ecn::Ce), Verdict::Mark);
+        assert_eq!(aqm.arrival(Time::ZERO, 1000, Ecn::NotEct), AqmDecision::Pass);
+        assert_eq!(aqm.arrival(Time::ZERO, 1001, Ecn::NotEct), AqmDecision::Drop);
+        assert_eq!(aqm.arrival(Time::ZERO, 1001, Ecn::Ce), AqmDecision::Mark);
     }
 
     #[test]
     fn time_without_a_queue_lowers_the_average() {
         let spec = spec("threshold = '1 KB'\nweight = '50 %'");
         let mut aqm = EcnThreshold::new(spec, Span::from_micros(10));
-        assert_eq!(aqm.arrival(Time::ZERO, 8000, Ecn::Ect0), Verdict::Mark);
+        assert_eq!(aqm.arrival(Time::ZERO, 8000, Ecn::Ect0), AqmDecision::Mark);
         aqm.emptied(Time::ZERO);
         // 4000 halved for each 10 us: 1000 after two, 500 after three.
-        assert_eq!(aqm.arrival(Time::from_nanos(20_000), 0, Ecn::Ect0), Verdict::Pass);
+        assert_eq!(aqm.arrival(Time::from_nanos(20_000), 0, Ecn::Ect0), AqmDecision::Pass);
     }
 }

@@ -62,7 +62,7 @@ impl AqmSpec {
 
 /// What becomes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum AqmDecision {
     Pass,
     Mark,
     Drop,
@@ -77,19 +77,25 @@ pub(crate) enum Aqm {
 
 impl Aqm {
     /// A packet with this ECN field comes to a queue that holds `queued` bytes.
-    pub(crate) fn arrival(&mut self, now: Time, queued: u64, ecn: Ecn) -> Verdict {
+    pub(crate) fn arrival(&mut self, now: Time, queued: u64, ecn: Ecn) -> AqmDecision {
         match self {
             Aqm::Red(aqm) => aqm.arrival(now, queued, ecn),
             Aqm::EcnThreshold(aqm) => aqm.arrival(now, queued, ecn),
-            Aqm::Codel(_) | Aqm::Step(_) => Verdict::Pass,
+            Aqm::Codel(_) | Aqm::Step(_) => AqmDecision::Pass,
         }
     }
 
     /// A packet with this ECN field that has waited for `sojourn` is about to be sent, with `behind`
     /// bytes behind it. If it is dropped the next one is.
-    pub(crate) fn departure(&mut self, now: Time, sojourn: Span, behind: u64, ecn: Ecn) -> Verdict {
+    pub(crate) fn departure(
+        &mut self,
+        now: Time,
+        sojourn: Span,
+        behind: u64,
+        ecn: Ecn,
+    ) -> AqmDecision {
         match self {
-            Aqm::Red(_) | Aqm::EcnThreshold(_) => Verdict::Pass,
+            Aqm::Red(_) | Aqm::EcnThreshold(_) => AqmDecision::Pass,
             Aqm::Codel(aqm) => aqm.departure(now, sojourn, behind, ecn),
             Aqm::Step(aqm) => aqm.departure(sojourn, behind, ecn),
         }

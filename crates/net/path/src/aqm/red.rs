@@ -1,7 +1,7 @@
 use midspan_units::{ByteSize, Share, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use super::Verdict;
+use super::AqmDecision;
 use super::average::{Average, default_typical_packet, default_weight};
 use crate::Ecn;
 use crate::random::Random;
@@ -86,18 +86,18 @@ impl Red {
         }
     }
 
-    pub(crate) fn arrival(&mut self, now: Time, queued: u64, ecn: Ecn) -> Verdict {
+    pub(crate) fn arrival(&mut self, now: Time, queued: u64, ecn: Ecn) -> AqmDecision {
         let average = self.average.arrival(now, queued);
         if average < self.spec.min.as_bytes() {
             self.count = 0;
-            return Verdict::Pass;
+            return AqmDecision::Pass;
         }
         if !self.strikes(self.probability(average)) {
             self.count += 1;
-            return Verdict::Pass;
+            return AqmDecision::Pass;
         }
         self.count = 0;
-        if self.spec.ecn && ecn.is_capable() { Verdict::Mark } else { Verdict::Drop }
+        if self.spec.ecn && ecn.is_capable() { AqmDecision::Mark } else { AqmDecision::Drop }
     }
 
     pub(crate) fn emptied(&mut self, now: Time) {
@@ -143,8 +143,8 @@ mod tests {
         Red::new(spec, Span::from_micros(12), Random::new(7, 0))
     }
 
-    /// Verdicts of `arrivals` at a queue that always holds `queued` bytes.
-    fn verdicts(red: &mut Red, queued: u64, ecn: Ecn, arrivals: usize) -> Vec<Verdict> {
+    /// Decisions of `arrivals` at a queue that always holds `queued` bytes.
+    fn decisions(red: &mut Red, queued: u64, ecn: Ecn, arrivals: usize) -> Vec<AqmDecision> {
         (0..arrivals).map(|_| red.arrival(Time::ZERO, queued, ecn)).collect()
     }
 
@@ -152,18 +152,18 @@ mod tests {
     fn leaves_a_short_queue_alone_and_a_long_one_nothing() {
         let text = "min = '5 KB'\nmax = '15 KB'\nweight = '100 %'\ngentle = false";
         let mut red = red(text);
-        let all = |verdicts: Vec<Verdict>, wanted| verdicts.iter().all(|v| *v == wanted);
-        assert!(all(verdicts(&mut red, 4999, Ecn::NotEct, 1000), Verdict::Pass));
-        assert!(all(verdicts(&mut red, 15_000, Ecn::NotEct, 1000), Verdict::Drop));
+        let all = |decisions: Vec<AqmDecision>, wanted| decisions.iter().all(|v| *v == wanted);
+        assert!(all(decisions(&mut red, 4999, Ecn::NotEct, 1000), AqmDecision::Pass));
+        assert!(all(decisions(&mut red, 15_000, Ecn::NotEct, 1000), AqmDecision::Drop));
     }
 
     #[test]
     fn drops_are_spread_evenly_between_the_thresholds() {
         // Half way: p_b = 5 %, so the number of packets from drop to drop is uniform in 1..=20.
         let mut red = red("min = '5 KB'\nmax = '15 KB'\nweight = '100 %'\nmax_p = '10 %'");
-        let verdicts = verdicts(&mut red, 10_000, Ecn::NotEct, 100_000);
+        let decisions = decisions(&mut red, 10_000, Ecn::NotEct, 100_000);
         let drops: Vec<usize> =
-            (0..verdicts.len()).filter(|i| verdicts[*i] == Verdict::Drop).collect();
+            (0..decisions.len()).filter(|i| decisions[*i] == AqmDecision::Drop).collect();
         let gaps: Vec<usize> = drops.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let mean = gaps.iter().sum::<usize>() as f64 / gaps.len() as f64;
         assert!((10.0..11.0).contains(&mean), "{mean}");
@@ -186,8 +186,8 @@ mod tests {
     #[test]
     fn marks_what_can_be_marked() {
         let text = "min = '5 KB'\nmax = '15 KB'\nweight = '100 %'\necn = true";
-        assert_eq!(verdicts(&mut red(text), 40_000, Ecn::Ect0, 1), [Verdict::Mark]);
-        assert_eq!(verdicts(&mut red(text), 40_000, Ecn::NotEct, 1), [Verdict::Drop]);
+        assert_eq!(decisions(&mut red(text), 40_000, Ecn::Ect0, 1), [AqmDecision::Mark]);
+        assert_eq!(decisions(&mut red(text), 40_000, Ecn::NotEct, 1), [AqmDecision::Drop]);
     }
 
     #[test]

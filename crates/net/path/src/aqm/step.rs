@@ -1,7 +1,7 @@
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
-use super::Verdict;
+use super::AqmDecision;
 use super::average::default_typical_packet;
 use crate::Ecn;
 
@@ -32,9 +32,9 @@ fn default_delay() -> Span {
 }
 
 impl StepSpec {
-    pub(crate) fn departure(&self, sojourn: Span, behind: u64, ecn: Ecn) -> Verdict {
+    pub(crate) fn departure(&self, sojourn: Span, behind: u64, ecn: Ecn) -> AqmDecision {
         let late = sojourn > self.delay && behind >= self.typical_packet.as_bytes();
-        if late && ecn.is_capable() { Verdict::Mark } else { Verdict::Pass }
+        if late && ecn.is_capable() { AqmDecision::Mark } else { AqmDecision::Pass }
     }
 }
 
@@ -46,15 +46,15 @@ mod tests {
     fn marks_what_has_waited_too_long_if_it_can_be_and_something_is_behind_it() {
         let aqm: StepSpec = toml::from_str("delay = '5 ms'").unwrap();
         let (short, long) = (Span::from_millis(5), Span::from_micros(5001));
-        for (sojourn, behind, ecn, verdict) in [
-            (long, 1500, Ecn::Ect0, Verdict::Mark),
-            (long, 1500, Ecn::Ect1, Verdict::Mark),
-            (long, 1500, Ecn::Ce, Verdict::Mark),
-            (long, 1500, Ecn::NotEct, Verdict::Pass),
-            (long, 1499, Ecn::Ect1, Verdict::Pass),
-            (short, 150_000, Ecn::Ect1, Verdict::Pass),
+        for (sojourn, behind, ecn, decision) in [
+            (long, 1500, Ecn::Ect0, AqmDecision::Mark),
+            (long, 1500, Ecn::Ect1, AqmDecision::Mark),
+            (long, 1500, Ecn::Ce, AqmDecision::Mark),
+            (long, 1500, Ecn::NotEct, AqmDecision::Pass),
+            (long, 1499, Ecn::Ect1, AqmDecision::Pass),
+            (short, 150_000, Ecn::Ect1, AqmDecision::Pass),
         ] {
-            assert_eq!(aqm.departure(sojourn, behind, ecn), verdict, "{sojourn} {behind} {ecn:?}");
+            assert_eq!(aqm.departure(sojourn, behind, ecn), decision, "{sojourn} {behind} {ecn:?}");
         }
     }
 
