@@ -11,7 +11,7 @@ use crate::plan::Plan;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
     /// What to do.
-    pub verdict: Verdict,
+    pub verdict: Recommendation,
     /// The best of all candidates, which is to be had if the verdict is to split.
     pub best: Candidate,
     /// How much faster flows are with it, all sizes together (geometric mean).
@@ -25,7 +25,7 @@ pub struct Advice {
 /// Whether to split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Recommendation {
     /// Flows get faster by it, and none slower.
     Split,
     /// Some flows get slower by it.
@@ -113,7 +113,7 @@ impl Plan {
             gains: self.logs(index).into_iter().map(f64::exp).collect(),
         });
         Some(Advice {
-            verdict: verdict(&gain, &expected),
+            verdict: recommend(&gain, &expected),
             best: self.candidates[chosen].clone(),
             gain,
             compared: compared.collect(),
@@ -122,20 +122,20 @@ impl Plan {
     }
 }
 
-fn verdict(gain: &Gain, expected: &[Expected]) -> Verdict {
+fn recommend(gain: &Gain, expected: &[Expected]) -> Recommendation {
     let (least, most) = ((-margin()).exp(), margin().exp());
     let harms = |one: &Expected| one.gain.is_below(1.0) && one.gain.mean < least;
     let may_harm = |one: &Expected| one.gain.mean < least;
     if expected.iter().any(harms) || gain.is_below(least) {
-        return Verdict::Harms;
+        return Recommendation::Harms;
     }
     if expected.iter().any(may_harm) {
-        return Verdict::Unclear;
+        return Recommendation::Unclear;
     }
     match gain.mean > most {
-        true if gain.is_above(1.0) => Verdict::Split,
-        true => Verdict::Unclear,
-        false => Verdict::NoGain,
+        true if gain.is_above(1.0) => Recommendation::Split,
+        true => Recommendation::Unclear,
+        false => Recommendation::NoGain,
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
             1e6 * gain * wobble(repetition)
         });
         let advice = plan.advise(chosen).unwrap();
-        assert_eq!(advice.verdict, Verdict::Split);
+        assert_eq!(advice.verdict, Recommendation::Split);
         assert_eq!(advice.best.to_string(), "2.5 ms, cubic, 1 MiB");
         assert!((advice.gain.mean - 2.0).abs() < 0.05, "{:?}", advice.gain);
         assert!(advice.gain.is_above(1.9) && advice.gain.is_below(2.1));
@@ -180,7 +180,7 @@ mod tests {
             1e6 * gain * wobble(repetition)
         });
         assert_eq!(chosen, 0);
-        assert_eq!(plan.advise(chosen).unwrap().verdict, Verdict::Split);
+        assert_eq!(plan.advise(chosen).unwrap().verdict, Recommendation::Split);
     }
 
     #[test]
@@ -200,20 +200,20 @@ mod tests {
         };
         let (plan, chosen) = harms(false);
         let advice = plan.advise(chosen).unwrap();
-        assert_eq!((chosen, advice.verdict), (0, Verdict::Split));
+        assert_eq!((chosen, advice.verdict), (0, Recommendation::Split));
         let (plan, chosen) = harms(true);
-        assert_eq!(plan.advise(chosen).unwrap().verdict, Verdict::Harms);
+        assert_eq!(plan.advise(chosen).unwrap().verdict, Recommendation::Harms);
     }
 
     #[test]
     fn no_difference_and_mere_chance_are_told_apart() {
         let (plan, chosen) = run(&[1], |_, _, _, repetition| 1e6 * wobble(repetition));
-        assert_eq!(plan.advise(chosen).unwrap().verdict, Verdict::NoGain);
+        assert_eq!(plan.advise(chosen).unwrap().verdict, Recommendation::NoGain);
         let (plan, chosen) = run(&[1], |_, _, variant, repetition| {
             let lucky = variant == Variant::Midspan && repetition % 4 == 0;
             1e6 * if lucky { 100.0 } else { 1.0 }
         });
-        assert_eq!(plan.advise(chosen).unwrap().verdict, Verdict::Unclear);
+        assert_eq!(plan.advise(chosen).unwrap().verdict, Recommendation::Unclear);
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub mod flow_log;
 mod plan;
 mod scenario;
 
-pub use advice::{Advice, Compared, Expected, Verdict};
+pub use advice::{Advice, Compared, Expected, Recommendation};
 pub use candidate::{Candidate, Tried};
 pub use estimate::Gain;
 pub use figures::{Figures, Flows, HostBuffers, Known, Refused};

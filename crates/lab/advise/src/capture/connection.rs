@@ -16,7 +16,7 @@ pub(super) struct Connection {
     syns: u32,
     answers: u32,
     /// From the client, and from the server.
-    ways: [Way; 2],
+    ways: [DirectionState; 2],
 }
 
 /// What was seen of a direction's data.
@@ -56,7 +56,7 @@ impl Seen {
 
 /// A direction's data, as it came by.
 #[derive(Debug, Default)]
-struct Way {
+struct DirectionState {
     /// The sequence number of the first byte of data.
     origin: Option<u32>,
     /// Where what has come ends, from the origin.
@@ -137,7 +137,7 @@ impl Connection {
     }
 }
 
-impl Way {
+impl DirectionState {
     /// Bytes from the origin of a sequence number that is near what has come; none of one that is before the origin.
     fn place(&self, sequence: u32) -> Option<u64> {
         let highest = self.origin?.wrapping_add(self.highest as u32);

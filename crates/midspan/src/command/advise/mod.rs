@@ -18,7 +18,7 @@ use midspan_path::{Externals, Traces};
 use midspan_scenario::Scenario;
 
 use self::given::Given;
-use self::table::Told;
+use self::table::AdviceTable;
 use super::BadInput;
 
 /// Quantities are read here and not by clap, so that what is wrong with one is said in one line.
@@ -125,11 +125,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         })?;
     }
     let advice = simulate(&mut plan)?;
-    let told =
-        Told { given: &given, advice: &advice, seeds: arguments.seeds, broken: plan.broken() };
+    let table = AdviceTable {
+        given: &given,
+        advice: &advice,
+        seeds: arguments.seeds,
+        broken: plan.broken(),
+    };
     match arguments.json {
-        true => println!("{}", serde_json::to_string_pretty(&told)?),
-        false => print!("{told}"),
+        true => println!("{}", serde_json::to_string_pretty(&table)?),
+        false => print!("{table}"),
     }
     if let (Some(path), false) = (&arguments.write, arguments.json) {
         println!("Scenario: {}", path.display());

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use midspan_advise::{Advice, Candidate, Compared, Expected, Figures, Gain, Verdict};
+use midspan_advise::{Advice, Candidate, Compared, Expected, Figures, Gain, Recommendation};
 use midspan_scenario::Direction;
 use midspan_units::{Factor, Share};
 use serde::Serialize;
@@ -12,7 +12,7 @@ use super::given::Given;
 use crate::command::units;
 
 /// All that is told.
-pub(super) struct Told<'a> {
+pub(super) struct AdviceTable<'a> {
     pub(super) given: &'a Given,
     pub(super) advice: &'a Advice,
     pub(super) seeds: u32,
@@ -20,9 +20,9 @@ pub(super) struct Told<'a> {
     pub(super) broken: Option<(usize, &'a str)>,
 }
 
-impl Serialize for Told<'_> {
+impl Serialize for AdviceTable<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Told", 8)?;
+        let mut object = serializer.serialize_struct("AdviceTable", 8)?;
         object.serialize_field("figures", &self.given.figures)?;
         object.serialize_field("measured", &self.given.measured)?;
         object.serialize_field("notes", &self.given.known.notes)?;
@@ -35,7 +35,7 @@ impl Serialize for Told<'_> {
     }
 }
 
-impl fmt::Display for Told<'_> {
+impl fmt::Display for AdviceTable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Advice { best, expected, compared, .. } = self.advice;
         writeln!(f, "{}\n", self.verdict())?;
@@ -70,7 +70,7 @@ impl fmt::Display for Told<'_> {
     }
 }
 
-impl Told<'_> {
+impl AdviceTable<'_> {
     /// What a relay may expect before it has seen anything, within what it takes.
     fn prior(&self) -> Factor {
         let gain = self.advice.gain.mean.clamp(0.1, 10.0);
@@ -86,19 +86,19 @@ impl Told<'_> {
             format!("{} {}", self.flows(&one.flow), factor(&one.gain))
         });
         match verdict {
-            Verdict::Split => {
+            Recommendation::Split => {
                 format!("Split {}: expect flows to be {} as fast.", place_of(best), factor(gain))
             }
-            Verdict::Harms => format!(
+            Recommendation::Harms => format!(
                 "Do not split: flows would get slower. The best place compared is {}, with {slowest} as fast.",
                 place_of(best)
             ),
-            Verdict::NoGain => format!(
+            Recommendation::NoGain => format!(
                 "Do not split: it makes no difference. The best place compared is {}, with flows {} as fast.",
                 place_of(best),
                 factor(gain)
             ),
-            Verdict::Unclear => format!(
+            Recommendation::Unclear => format!(
                 "Not clear: chance on this path is too large for {} seeds; give more (--seeds). The best place compared is {}, with flows {} as \
                  fast, {slowest}.",
                 self.seeds,
