@@ -17,14 +17,14 @@ pub struct Board {
 
 #[derive(Debug, Default)]
 struct Shown {
-    told: Vec<Told>,
+    decided: Vec<UnitDecision>,
     transfers: Transfers,
     harmed: Vec<String>,
 }
 
 /// What was decided of a unit.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct UnitDecision {
     pub(crate) unit: Unit,
     pub(crate) name: String,
     pub(crate) decision: Decision,
@@ -54,8 +54,8 @@ impl Board {
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn show(&self, told: Vec<Told>) {
-        self.shown().told = told;
+    pub(crate) fn show(&self, decided: Vec<UnitDecision>) {
+        self.shown().decided = decided;
     }
 
     /// Whether others are harmed than were before.
@@ -66,17 +66,17 @@ impl Board {
         is_new
     }
 
-    pub(crate) fn count(&self, told: midspan_gain::Told) {
+    pub(crate) fn count(&self, outcome: midspan_gain::TransferOutcome) {
         let mut shown = self.shown();
         let transfers = &mut shown.transfers;
-        let count = match told {
-            midspan_gain::Told::Taken(Taken::Counted) => &mut transfers.counted,
-            midspan_gain::Told::Taken(Taken::Learned) => &mut transfers.learned,
-            midspan_gain::Told::Taken(Taken::Late) => &mut transfers.late,
-            midspan_gain::Told::Taken(Taken::Full) => &mut transfers.full,
-            midspan_gain::Told::Unsettled => &mut transfers.unsettled,
-            midspan_gain::Told::Empty => &mut transfers.empty,
-            midspan_gain::Told::Useless => &mut transfers.useless,
+        let count = match outcome {
+            midspan_gain::TransferOutcome::Taken(Taken::Counted) => &mut transfers.counted,
+            midspan_gain::TransferOutcome::Taken(Taken::Learned) => &mut transfers.learned,
+            midspan_gain::TransferOutcome::Taken(Taken::Late) => &mut transfers.late,
+            midspan_gain::TransferOutcome::Taken(Taken::Full) => &mut transfers.full,
+            midspan_gain::TransferOutcome::Unsettled => &mut transfers.unsettled,
+            midspan_gain::TransferOutcome::Empty => &mut transfers.empty,
+            midspan_gain::TransferOutcome::Useless => &mut transfers.useless,
         };
         *count += 1;
     }
@@ -94,14 +94,14 @@ impl Board {
     /// How many units there are, by what was decided of them.
     pub fn units(&self) -> Vec<Units> {
         let mut units: Vec<Units> = Vec::new();
-        for told in &self.shown().told {
-            let level = match told.unit {
+        for unit in &self.shown().decided {
+            let level = match unit.unit {
                 Unit::All => continue,
                 Unit::Prefix(_) => "prefix",
                 Unit::Service { .. } => "service",
                 Unit::Place(_) => "place",
             };
-            let because = because(told);
+            let because = because(unit);
             match units.iter_mut().find(|one| (one.level, one.because) == (level, because)) {
                 Some(one) => one.count += 1,
                 None => units.push(Units { level, because, count: 1 }),
@@ -113,7 +113,7 @@ impl Board {
     /// What is known of all transfers together; none as long as none counted.
     pub fn of_all(&self) -> Option<Estimate> {
         let shown = self.shown();
-        let all = shown.told.iter().find(|told| told.unit == Unit::All)?;
+        let all = shown.decided.iter().find(|unit| unit.unit == Unit::All)?;
         estimate(&all.decision)
             .filter(|estimate| estimate.unit == Unit::All && estimate.weight > 0.0)
     }
@@ -125,14 +125,14 @@ impl Board {
             is_dry_run: self.mode == DecideMode::DryRun,
             slot_s: self.slot.as_secs_f64(),
             transfers: shown.transfers,
-            decided: shown.told.iter().map(Told::to_answer).collect(),
+            decided: shown.decided.iter().map(UnitDecision::to_answer).collect(),
         }
     }
 }
 
-fn because(told: &Told) -> &'static str {
-    match told.decision.reason {
-        _ if told.is_pinned => "pinned",
+fn because(unit: &UnitDecision) -> &'static str {
+    match unit.decision.reason {
+        _ if unit.is_pinned => "pinned",
         Reason::Pinned(_) => "pinned",
         Reason::Fine(_) => "fine",
         Reason::Harm(_) => "harm",
@@ -149,7 +149,7 @@ fn estimate(decision: &Decision) -> Option<Estimate> {
     }
 }
 
-impl Told {
+impl UnitDecision {
     fn to_answer(&self) -> Decided {
         let level = match self.unit {
             Unit::All => "all",

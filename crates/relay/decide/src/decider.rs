@@ -13,7 +13,7 @@ use midspan_steer::{Because, Chance, Chances, Error, FlowRecord, Of, OpenFlows};
 use midspan_sys::clock::monotonic;
 use midspan_threads::{Background, Privileges};
 
-use crate::board::{Board, Told};
+use crate::board::{Board, UnitDecision};
 use crate::places::{self, Places};
 use crate::state;
 
@@ -162,8 +162,8 @@ impl Decider {
 
     fn hear(&mut self, record: &FlowRecord) {
         if let Some(transfer) = self.places.transfer(record, self.since_1970, None) {
-            let told = self.learner.ended(&transfer);
-            self.board.count(told);
+            let outcome = self.learner.ended(&transfer);
+            self.board.count(outcome);
         }
     }
 
@@ -224,25 +224,25 @@ impl Decider {
     /// Shows it.
     fn tell(&self) {
         let estimator = self.learner.estimator();
-        let told = estimator.decisions().map(|(unit, decision)| Told {
+        let decided = estimator.decisions().map(|(unit, decision)| UnitDecision {
             unit,
             name: self.places.name(unit),
             decision,
             is_pinned: self.places.pinned(unit).is_some(),
             changes: estimator.changes(unit),
         });
-        let told: Vec<Told> = told.collect();
-        let harmed = told.iter().filter(|told| {
-            matches!(told.unit, Unit::Service { .. })
-                && matches!(told.decision.reason, Reason::Harm(_))
+        let decided: Vec<UnitDecision> = decided.collect();
+        let harmed = decided.iter().filter(|unit| {
+            matches!(unit.unit, Unit::Service { .. })
+                && matches!(unit.decision.reason, Reason::Harm(_))
         });
-        let named: Vec<&str> = harmed.map(|told| told.name.as_str()).collect();
+        let named: Vec<&str> = harmed.map(|unit| unit.name.as_str()).collect();
         if self.board.harmed_are_new(&named) {
             tracing::info!(
                 servers = named.join(", "),
                 "splitting is slower to these, and mostly left"
             );
         }
-        self.board.show(told);
+        self.board.show(decided);
     }
 }

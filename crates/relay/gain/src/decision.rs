@@ -5,7 +5,7 @@ use statrs::function::erf::erf;
 use crate::observation::Arm;
 use crate::sequence::Interval;
 use crate::settings::Settings;
-use crate::unit::{Guess, Known, Unit, Verdict};
+use crate::unit::{Finding, Guess, Known, Unit};
 
 /// What is known of one unit's gain: the difference of the natural logarithms of completion times, above zero where
 /// splitting is faster.
@@ -74,7 +74,7 @@ pub(crate) struct Judged {
     pub(crate) estimate: Estimate,
     pub(crate) guess: Guess,
     pub(crate) recent: Guess,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Finding,
 }
 
 impl Judged {
@@ -83,7 +83,7 @@ impl Judged {
         let known = Known::NOTHING;
         let guess = known.guess(Some(around), settings);
         let estimate = Estimate::new(unit, &known, guess);
-        Judged { estimate, guess, recent: known.recent, verdict: Verdict::Unknown }
+        Judged { estimate, guess, recent: known.recent, verdict: Finding::Unknown }
     }
 }
 
@@ -118,9 +118,9 @@ impl Decision {
     /// what it says must be possible for them.
     pub(crate) fn of(around: &[Judged], settings: &Settings) -> Self {
         let own = &around[0];
-        let speaking = around.iter().position(|unit| unit.verdict != Verdict::Unknown);
+        let speaking = around.iter().position(|unit| unit.verdict != Finding::Unknown);
         let spoken_for = speaking.filter(|&at| {
-            around[at].verdict != Verdict::Recovering
+            around[at].verdict != Finding::Recovering
                 && around[..at]
                     .iter()
                     .all(|closer| may_speak(&around[at], &closer.estimate, settings))
@@ -131,12 +131,12 @@ impl Decision {
         };
         let Judged { estimate, verdict, .. } = around[at];
         let is_doubted = around[..=at].iter().any(|unit| match verdict {
-            Verdict::Unknown | Verdict::Recovering => false,
-            Verdict::Fine => unit.recent.upper() < -settings.margin,
-            Verdict::Harm => unit.recent.lower() > estimate.gain,
+            Finding::Unknown | Finding::Recovering => false,
+            Finding::Fine => unit.recent.upper() < -settings.margin,
+            Finding::Harm => unit.recent.lower() > estimate.gain,
         });
         let most = if is_doubted { DOUBTED } else { 0.0 };
-        if verdict == Verdict::Harm {
+        if verdict == Finding::Harm {
             let split = settings.explore.max(most);
             return Decision { split, reason: Reason::Harm(estimate), is_doubted };
         }
@@ -151,9 +151,9 @@ impl Decision {
 /// Whether what is certain of a unit may be held of a closer one, which is not certain itself.
 fn may_speak(unit: &Judged, closer: &Estimate, settings: &Settings) -> bool {
     let is_possible = match unit.verdict {
-        Verdict::Unknown | Verdict::Recovering => false,
-        Verdict::Fine => closer.interval.upper > -settings.margin,
-        Verdict::Harm => closer.interval.lower < 0.0,
+        Finding::Unknown | Finding::Recovering => false,
+        Finding::Fine => closer.interval.upper > -settings.margin,
+        Finding::Harm => closer.interval.lower < 0.0,
     };
     is_possible && closer.interval.and(unit.estimate.interval).is_some()
 }
@@ -173,8 +173,8 @@ mod tests {
     const PLACE: Place = Place { group: Id(1), service: Id(2), prefix: Id(3) };
 
     /// What is known of a place and of what is around it, by bounds; what looked otherwise of late by a mean.
-    fn decision(units: [(f64, f64, Verdict); 4], recent: Option<f64>) -> Decision {
-        let judged = |(unit, (lower, upper, verdict)): (Unit, (f64, f64, Verdict))| {
+    fn decision(units: [(f64, f64, Finding); 4], recent: Option<f64>) -> Decision {
+        let judged = |(unit, (lower, upper, verdict)): (Unit, (f64, f64, Finding))| {
             let gain = (lower + upper) / 2.0;
             let known =
                 Known { interval: Interval { lower, upper }, weight: 200.0, ..Known::NOTHING };
@@ -189,9 +189,9 @@ mod tests {
         )
     }
 
-    const OPEN: (f64, f64, Verdict) = (-0.5, 0.5, Verdict::Unknown);
-    const FINE: (f64, f64, Verdict) = (0.05, 0.15, Verdict::Fine);
-    const HARM: (f64, f64, Verdict) = (-0.9, -0.5, Verdict::Harm);
+    const OPEN: (f64, f64, Finding) = (-0.5, 0.5, Finding::Unknown);
+    const FINE: (f64, f64, Finding) = (0.05, 0.15, Finding::Fine);
+    const HARM: (f64, f64, Finding) = (-0.9, -0.5, Finding::Harm);
 
     #[test]
     fn what_is_certain_of_a_place_decides_it() {
@@ -210,7 +210,7 @@ mod tests {
         assert!((fine.split - 0.9).abs() < 1e-12);
         assert!(matches!(fine.reason, Reason::Fine(Estimate { unit: Unit::All, .. })));
         let harm = decision(
-            [OPEN, (-0.5, 0.4, Verdict::Unknown), (-0.9, -0.4, Verdict::Harm), FINE],
+            [OPEN, (-0.5, 0.4, Finding::Unknown), (-0.9, -0.4, Finding::Harm), FINE],
             Some(-0.6),
         );
         assert_eq!(harm.split, 0.05);
@@ -221,12 +221,12 @@ mod tests {
     fn nothing_is_claimed_that_a_closer_units_scores_exclude() {
         for closer in [
             // Apart from what is around.
-            (-0.5, 0.04, Verdict::Unknown),
-            (0.16, 0.5, Verdict::Unknown),
+            (-0.5, 0.04, Finding::Unknown),
+            (0.16, 0.5, Finding::Unknown),
             // Not certain among many, but not fine.
-            (-0.5, -0.04, Verdict::Unknown),
+            (-0.5, -0.04, Finding::Unknown),
             // Was harmed.
-            (-0.5, 0.5, Verdict::Recovering),
+            (-0.5, 0.5, Finding::Recovering),
         ] {
             let place = decision([closer, FINE, FINE, FINE], None);
             assert!(matches!(place.reason, Reason::Unknown(_)), "{closer:?}");
@@ -234,7 +234,7 @@ mod tests {
             assert!(matches!(service.reason, Reason::Unknown(_)), "{closer:?}");
             assert!(0.25 <= service.split && service.split <= 0.75);
         }
-        let apart = decision([(-0.4, 0.5, Verdict::Unknown), HARM, HARM, HARM], None);
+        let apart = decision([(-0.4, 0.5, Finding::Unknown), HARM, HARM, HARM], None);
         assert!(matches!(apart.reason, Reason::Unknown(_)));
     }
 

@@ -10,7 +10,7 @@ use crate::regression::{Features, Fit, Moments};
 use crate::score::{self, Score};
 use crate::sequence::Interval;
 use crate::settings::{Settings, SettingsError};
-use crate::unit::{Guess, Known, LEVELS, Record, Sum, Unit, Verdict};
+use crate::unit::{Finding, Guess, Known, LEVELS, Record, Sum, Unit};
 
 const CLASSES: usize = SizeClass::ALL.len();
 
@@ -264,16 +264,16 @@ impl Estimator {
             let evidence: Vec<f64> = units.iter().map(|(_, known)| known.log_harm).collect();
             for (unit, is_found) in units.iter_mut().zip(discoveries(&evidence, error)) {
                 let (record, known) = &mut **unit;
-                let was_found = record.verdict == Verdict::Harm;
-                let was_harmed = was_found || record.verdict == Verdict::Recovering;
+                let was_found = record.verdict == Finding::Harm;
+                let was_harmed = was_found || record.verdict == Finding::Recovering;
                 record.verdict = if known.interval.lower > -margin {
-                    Verdict::Fine
+                    Finding::Fine
                 } else if known.interval.upper < 0.0 && (is_found || was_found) {
-                    Verdict::Harm
+                    Finding::Harm
                 } else if was_harmed && known.since.lower() <= -margin {
-                    Verdict::Recovering
+                    Finding::Recovering
                 } else {
-                    Verdict::Unknown
+                    Finding::Unknown
                 };
             }
         }
@@ -381,7 +381,7 @@ impl Estimator {
         let found = self.units.get(&unit);
         let known = found.map_or(&Known::NOTHING, |(_, known)| known);
         let guess = known.guess(around, &self.settings);
-        let verdict = found.map_or(Verdict::Unknown, |(record, _)| record.verdict);
+        let verdict = found.map_or(Finding::Unknown, |(record, _)| record.verdict);
         let estimate = Estimate::new(unit, known, guess);
         Judged { estimate, guess, recent: known.recent, verdict }
     }

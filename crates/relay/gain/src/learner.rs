@@ -29,7 +29,7 @@ pub struct Transfer {
 
 /// What became of a [`Transfer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum TransferOutcome {
     /// The estimator has taken it so.
     Taken(Taken),
     /// It began in the first part of its slot, in which what began before still has a say.
@@ -74,16 +74,16 @@ impl Learner {
     }
 
     /// Takes a transfer that has ended.
-    pub fn ended(&mut self, transfer: &Transfer) -> Told {
+    pub fn ended(&mut self, transfer: &Transfer) -> TransferOutcome {
         self.running.remove(&(transfer.start, transfer.key));
         self.take(transfer)
     }
 
-    fn take(&mut self, transfer: &Transfer) -> Told {
+    fn take(&mut self, transfer: &Transfer) -> TransferOutcome {
         if transfer.start.saturating_sub(transfer.slot) < self.slot / 20 {
-            return Told::Unsettled;
+            return TransferOutcome::Unsettled;
         }
-        let Some(completion) = transfer.completion else { return Told::Empty };
+        let Some(completion) = transfer.completion else { return TransferOutcome::Empty };
         let observation = Observation {
             place: transfer.place,
             subscriber: transfer.subscriber,
@@ -94,7 +94,9 @@ impl Learner {
             connect_rtt: NO_ROUND_TRIP,
             completion: completion.as_secs_f64(),
         };
-        self.estimator.observe(&observation).map_or(Told::Useless, Told::Taken)
+        self.estimator
+            .observe(&observation)
+            .map_or(TransferOutcome::Useless, TransferOutcome::Taken)
     }
 
     /// The last slot that may be closed by `now`, unless it is.
@@ -190,12 +192,18 @@ mod tests {
     #[test]
     fn what_tells_nothing_is_not_counted() {
         let mut learner = learner();
-        assert_eq!(learner.ended(&transfer(0, 4)), Told::Unsettled);
-        assert_eq!(learner.ended(&Transfer { completion: None, ..transfer(0, 6) }), Told::Empty);
-        assert_eq!(learner.ended(&Transfer { probability: 1.0, ..transfer(0, 6) }), Told::Useless);
-        assert_eq!(learner.ended(&transfer(0, 6)), Told::Taken(Taken::Learned));
+        assert_eq!(learner.ended(&transfer(0, 4)), TransferOutcome::Unsettled);
+        assert_eq!(
+            learner.ended(&Transfer { completion: None, ..transfer(0, 6) }),
+            TransferOutcome::Empty
+        );
+        assert_eq!(
+            learner.ended(&Transfer { probability: 1.0, ..transfer(0, 6) }),
+            TransferOutcome::Useless
+        );
+        assert_eq!(learner.ended(&transfer(0, 6)), TransferOutcome::Taken(Taken::Learned));
         learner.close(0);
-        assert_eq!(learner.ended(&transfer(0, 6)), Told::Taken(Taken::Late));
+        assert_eq!(learner.ended(&transfer(0, 6)), TransferOutcome::Taken(Taken::Late));
     }
 
     /// Each transfer counts once: as one that runs, or as one that ended meanwhile.

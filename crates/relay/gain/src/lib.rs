@@ -48,7 +48,7 @@ mod windows;
 pub use decision::{Decision, Estimate, Reason};
 pub use estimator::{Counts, Estimator, Taken};
 pub use evidence::discoveries;
-pub use learner::{Learner, Told, Transfer};
+pub use learner::{Learner, Transfer, TransferOutcome};
 pub use mixture::Mixture;
 pub use observation::{Arm, Id, Observation, Place, Refused, SizeClass};
 pub use sequence::{Interval, OutOfRange, Running, Sequence};

@@ -60,7 +60,7 @@ impl Unit {
 /// What the scores of one unit, and of no other, say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Verdict {
+pub(crate) enum Finding {
     /// Neither of these.
     #[default]
     Unknown,
@@ -129,7 +129,7 @@ impl Baseline {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     pub(crate) unit: Unit,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: Finding,
     /// How often its gain was found to have changed.
     pub(crate) changes: u32,
     /// The slot of its last transfer.
@@ -146,7 +146,7 @@ impl Record {
     pub(crate) fn new(unit: Unit) -> Self {
         Record {
             unit,
-            verdict: Verdict::default(),
+            verdict: Finding::default(),
             changes: 0,
             last_slot: 0,
             baseline: Baseline::default(),
@@ -197,7 +197,7 @@ impl Record {
     pub(crate) fn restart(&mut self) {
         self.windows.restart();
         self.classes = self.classes.map(|window| window.next(1.0));
-        self.verdict = Verdict::Unknown;
+        self.verdict = Finding::Unknown;
     }
 
     pub(crate) fn is_sane(&self) -> bool {
