@@ -112,14 +112,14 @@ impl Engine {
         let mut now = timing::now();
         let mut departed = 0;
         for _ in 0..OUT_PER_ROUND {
-            let Some((due, lane)) = self.link.next_due() else { break };
+            let Some((due, side)) = self.link.next_due() else { break };
             if due > now {
                 now = timing::now();
                 if due > now {
                     break;
                 }
             }
-            self.link.put_out(lane, now);
+            self.link.put_out(side, now);
             departed += 1;
         }
         self.link.flush();

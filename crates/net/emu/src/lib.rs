@@ -14,6 +14,7 @@
 
 mod emulator;
 mod engine;
+mod gro_batch;
 mod link;
 mod pace;
 mod packet;
@@ -22,7 +23,6 @@ mod report;
 mod segment;
 mod tap;
 mod timing;
-mod train;
 mod vnet;
 
 #[cfg(fuzzing)]

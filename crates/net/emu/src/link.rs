@@ -6,18 +6,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use midspan_path::{Counters, Link, Times, Way};
 use midspan_units::{Span, Time};
 
+use crate::gro_batch::GroBatch;
 use crate::packet::WirePacket;
 use crate::port::{Intake, Port};
 use crate::report::{Drops, since};
 use crate::segment::{self, Refused};
 use crate::tap::{End, Tap};
 use crate::timing;
-use crate::train::Train;
 
-/// A link in motion. Lanes are numbered by the port that their packets come from: 0 is the left one,
+/// A link in motion. Directions are numbered by the port that their packets come from: 0 is the left one,
 /// whose packets go up, and 1 the right one, whose packets go down.
 pub(crate) struct RunningLink {
-    lanes: [Lane; 2],
+    ports: [PortState; 2],
     link: Link<WirePacket>,
     /// When the link's time began.
     epoch: Time,
@@ -29,10 +29,10 @@ pub(crate) struct RunningLink {
 }
 
 /// A port, and what is known of the way that its packets go.
-struct Lane {
+struct PortState {
     port: Port,
-    /// What is about to leave through the port, from the other lane's elements.
-    train: Train,
+    /// What is about to leave through the port, from the other port's elements.
+    batch: GroBatch,
     /// Counters when measuring last began.
     baseline: Counters,
     /// Whether the port may have a packet for us.
@@ -87,10 +87,10 @@ impl Snapshot {
     }
 }
 
-/// Where the packets of each lane go.
+/// Where the packets of each port go.
 const WAYS: [Way; 2] = [Way::Up, Way::Down];
 
-/// Where the packets of each lane come from.
+/// Where the packets of each port come from.
 const ENDS: [End; 2] = [End::Left, End::Right];
 
 /// Attempts to put a packet out when the kernel says that it has no room at present.
@@ -104,16 +104,16 @@ impl RunningLink {
         tap: Option<Tap>,
     ) -> RunningLink {
         let [left, right] = ports;
-        let lane = |port| Lane {
+        let port_state = |port| PortState {
             port,
-            train: Train::default(),
+            batch: GroBatch::default(),
             baseline: Counters::default(),
             readable: true,
             came: None,
             alive: true,
         };
         RunningLink {
-            lanes: [lane(left), lane(right)],
+            ports: [port_state(left), port_state(right)],
             link,
             epoch,
             burst: 0,
@@ -135,18 +135,18 @@ impl RunningLink {
     pub(crate) fn take_in(&mut self) -> bool {
         self.take_in_from(0);
         self.take_in_from(1);
-        self.lanes.iter().any(|lane| lane.readable)
+        self.ports.iter().any(|port_state| port_state.readable)
     }
 
     fn take_in_from(&mut self, side: usize) {
-        let lane = &mut self.lanes[side];
-        if !lane.readable {
+        let port_state = &mut self.ports[side];
+        if !port_state.readable {
             return;
         }
         let drops = &mut self.measured.drops;
-        match lane.port.read() {
+        match port_state.port.read() {
             Ok(Intake::Packet(header, bytes)) => {
-                let came = lane.came.take().unwrap_or_else(timing::now);
+                let came = port_state.came.take().unwrap_or_else(timing::now);
                 self.burst += 1;
                 self.measured.reads[side] += 1;
                 let (link, tap) = (&mut self.link, &self.tap);
@@ -165,17 +165,17 @@ impl RunningLink {
             }
             Ok(Intake::Foreign) => {}
             Ok(Intake::Unreadable) => drops.unreadable += 1,
-            Ok(Intake::Empty) => (lane.readable, lane.came) = (false, None),
+            Ok(Intake::Empty) => (port_state.readable, port_state.came) = (false, None),
             Err(error) => {
-                lane.readable = false;
-                lane.alive = false;
+                port_state.readable = false;
+                port_state.alive = false;
                 let side = ["left", "right"][side];
                 self.measured.failure.get_or_insert(format!("{side} port: {error}"));
             }
         }
     }
 
-    /// When a packet may be due, and in which lane.
+    /// When a packet may be due, and at which port.
     pub(crate) fn next_due(&self) -> Option<(Time, usize)> {
         let due = |side: usize| {
             let event = self.link.next_event(WAYS[side])?;
@@ -184,47 +184,47 @@ impl RunningLink {
         due(0).into_iter().chain(due(1)).min()
     }
 
-    /// Puts the next packet of a lane that is due by `now` aboard a train, which departs first if
+    /// Puts the next packet of a port that is due by `now` into a batch, which is written first if
     /// the packet cannot join it.
     pub(crate) fn put_out(&mut self, from: usize, now: Time) {
         let now = Time::ZERO + now.since(self.epoch);
         if let Some((intended, packet)) = self.link.dequeue(WAYS[from], now) {
             let intended = self.epoch + intended.since(Time::ZERO);
             let to = 1 - from;
-            if !self.lanes[to].train.admits(&packet) {
+            if !self.ports[to].batch.admits(&packet) {
                 self.depart(to);
             }
-            self.lanes[to].train.push(intended, packet);
+            self.ports[to].batch.push(intended, packet);
         }
     }
 
-    /// Lets every train depart.
+    /// Writes every batch out.
     pub(crate) fn flush(&mut self) {
         self.depart(0);
         self.depart(1);
     }
 
     fn depart(&mut self, side: usize) {
-        let Lane { port, train, .. } = &mut self.lanes[side];
-        if train.is_empty() {
+        let PortState { port, batch, .. } = &mut self.ports[side];
+        if batch.is_empty() {
             return;
         }
         if let Some(tap) = &self.tap {
             let now = timing::now();
-            train.packets().for_each(|packet| tap.see(ENDS[side], now, packet.ip()));
+            batch.packets().for_each(|packet| tap.see(ENDS[side], now, packet.ip()));
         }
-        train.couple();
+        batch.coalesce();
         let now = timing::now();
-        train.intended().for_each(|intended| self.measured.lateness.record(now.since(intended)));
-        if !write(port, train) {
-            self.measured.drops.not_put_out += train.len() as u64;
+        batch.intended().for_each(|intended| self.measured.lateness.record(now.since(intended)));
+        if !write(port, batch) {
+            self.measured.drops.not_put_out += batch.len() as u64;
         }
-        train.clear();
+        batch.clear();
     }
 
     /// What to wait on for each port to have a packet.
     pub(crate) fn sources(&self) -> [BorrowedFd<'_>; 2] {
-        self.lanes.each_ref().map(|lane| lane.port.as_fd())
+        self.ports.each_ref().map(|port_state| port_state.port.as_fd())
     }
 
     /// Notes that a port may have a packet, which came then.
@@ -232,10 +232,10 @@ impl RunningLink {
     /// # Errors
     /// When the port is dead: what not to wait on any more.
     pub(crate) fn offer(&mut self, side: usize, came: Time) -> Result<(), BorrowedFd<'_>> {
-        let lane = &mut self.lanes[side];
-        lane.readable = lane.alive;
-        lane.came = Some(came);
-        if lane.alive { Ok(()) } else { Err(lane.port.as_fd()) }
+        let port_state = &mut self.ports[side];
+        port_state.readable = port_state.alive;
+        port_state.came = Some(came);
+        if port_state.alive { Ok(()) } else { Err(port_state.port.as_fd()) }
     }
 
     /// Notes for how long the ports were not looked at.
@@ -253,7 +253,7 @@ impl RunningLink {
             drops: measured.drops,
             reads: measured.reads,
             counters: [0, 1]
-                .map(|side| since(&self.link.counters(WAYS[side]), &self.lanes[side].baseline)),
+                .map(|side| since(&self.link.counters(WAYS[side]), &self.ports[side].baseline)),
             delays: WAYS.map(|way| self.link.delays(way).clone()),
             waiting: WAYS.map(|way| self.link.waiting_bytes(way)),
             failure: measured.failure.clone(),
@@ -269,17 +269,17 @@ impl RunningLink {
         measured.intake_gap.reset();
         measured.drops = Drops::default();
         measured.reads = [0, 0];
-        for (lane, way) in self.lanes.iter_mut().zip(WAYS) {
-            lane.baseline = self.link.counters(way);
+        for (port_state, way) in self.ports.iter_mut().zip(WAYS) {
+            port_state.baseline = self.link.counters(way);
             self.link.restart_delays(way);
         }
     }
 }
 
 /// Whether the kernel took it.
-fn write(port: &Port, train: &mut Train) -> bool {
+fn write(port: &Port, batch: &mut GroBatch) -> bool {
     for _ in 0..ATTEMPTS {
-        match port.write(train) {
+        match port.write(batch) {
             Ok(()) => return true,
             Err(error) if is_temporary(&error) => {}
             Err(_) => return false,

@@ -14,7 +14,7 @@ use midspan_sys::netlink::Netlink;
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
 
-use crate::train::Train;
+use crate::gro_batch::GroBatch;
 use crate::vnet::VnetHeader;
 use packet_socket::PacketSocket;
 use tun::Tun;
@@ -90,12 +90,12 @@ impl Port {
         }
     }
 
-    /// Puts a coupled train out. `WouldBlock` or `ENOBUFS` mean that the kernel has no room at
+    /// Puts a coalesced batch out. `WouldBlock` or `ENOBUFS` mean that the kernel has no room at
     /// present.
-    pub(crate) fn write(&self, train: &mut Train) -> io::Result<()> {
+    pub(crate) fn write(&self, batch: &mut GroBatch) -> io::Result<()> {
         match self {
-            Port::Tun(port) => port.write(train),
-            Port::Packet(port) => port.write(train),
+            Port::Tun(port) => port.write(batch),
+            Port::Packet(port) => port.write(batch),
         }
     }
 }

@@ -8,8 +8,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::kernel::{self, Ring};
 use super::{Intake, Monitor, PortConfig, bring_up};
+use crate::gro_batch::GroBatch;
 use crate::packet::HEADROOM;
-use crate::train::Train;
 use crate::vnet::{self, Partial, VnetHeader};
 
 /// Bytes of an Ethernet header.
@@ -108,19 +108,19 @@ impl PacketSocket {
         Ok(Intake::Packet(header, packet))
     }
 
-    pub(crate) fn write(&self, train: &mut Train) -> io::Result<()> {
-        let mut header = train.header();
+    pub(crate) fn write(&self, batch: &mut GroBatch) -> io::Result<()> {
+        let mut header = batch.header();
         if let Some(Partial { start, .. }) = &mut header.partial {
             *start = start.saturating_add(ETHERNET as u16);
         }
-        let v6 = train.head().is_ipv6();
+        let v6 = batch.head().is_ipv6();
         let mut framing = [0; HEADROOM];
         let (vnet_header, ethernet) = framing.split_at_mut(vnet::LEN);
-        vnet_header.copy_from_slice(&header.encode(v6, train.headers() + ETHERNET as u16));
+        vnet_header.copy_from_slice(&header.encode(v6, batch.headers() + ETHERNET as u16));
         ethernet[..6].copy_from_slice(&self.host);
         ethernet[6..12].copy_from_slice(&self.host);
         ethernet[12..].copy_from_slice(if v6 { &TYPE_IPV6 } else { &TYPE_IPV4 });
-        train.write(&framing, |pieces| rustix::io::writev(&self.socket, pieces))?;
+        batch.write(&framing, |pieces| rustix::io::writev(&self.socket, pieces))?;
         Ok(())
     }
 }

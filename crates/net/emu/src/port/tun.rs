@@ -7,7 +7,7 @@ use midspan_sys::tun;
 use rustix::io::Errno;
 
 use super::{Intake, Monitor, PortConfig, bring_up};
-use crate::train::Train;
+use crate::gro_batch::GroBatch;
 use crate::vnet::{self, VnetHeader};
 
 /// A TUN device that belongs to this descriptor: the kernel removes it when that closes.
@@ -50,9 +50,9 @@ impl Tun {
         })
     }
 
-    pub(crate) fn write(&self, train: &mut Train) -> io::Result<()> {
-        let header = train.header().encode(train.head().is_ipv6(), train.headers());
-        train.write(&header, |pieces| rustix::io::writev(&self.device, pieces))?;
+    pub(crate) fn write(&self, batch: &mut GroBatch) -> io::Result<()> {
+        let header = batch.header().encode(batch.head().is_ipv6(), batch.headers());
+        batch.write(&header, |pieces| rustix::io::writev(&self.device, pieces))?;
         Ok(())
     }
 }

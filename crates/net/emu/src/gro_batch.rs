@@ -21,12 +21,12 @@ use crate::vnet::{Gso, Transport, VnetHeader};
 /// One packet, or several that are consecutive segments of a TCP super-packet. With each the time at
 /// which it was to leave.
 #[derive(Debug, Default)]
-pub(crate) struct Train {
+pub(crate) struct GroBatch {
     packets: Vec<(Time, WirePacket)>,
     bytes: usize,
 }
 
-impl Train {
+impl GroBatch {
     /// Most packets in one.
     pub(crate) const LONGEST: usize = 32;
 
@@ -39,7 +39,7 @@ impl Train {
         full && packet.burst() == last.burst()
             && packet.word(SEQUENCE + theirs.transport_at) == next
             && packet.ecn() == last.ecn()
-            && self.packets.len() < Train::LONGEST
+            && self.packets.len() < GroBatch::LONGEST
             && self.bytes + packet.ip().len() <= usize::from(u16::MAX)
     }
 
@@ -61,7 +61,7 @@ impl Train {
         self.bytes = 0;
     }
 
-    /// The packets aboard; each whole until [`Train::couple`].
+    /// The packets in it; each whole until [`GroBatch::coalesce`].
     pub(crate) fn packets(&self) -> impl Iterator<Item = &WirePacket> {
         self.packets.iter().map(|(_, packet)| packet)
     }
@@ -71,8 +71,8 @@ impl Train {
         self.packets.iter().map(|(intended, _)| *intended)
     }
 
-    /// Makes the first packet's headers those of the whole, once all are aboard.
-    pub(crate) fn couple(&mut self) {
+    /// Makes the first packet's headers those of the whole, once all are in it.
+    pub(crate) fn coalesce(&mut self) {
         let [(_, first), rest @ ..] = &mut self.packets[..] else { return };
         let (Some((_, last)), Some(segment)) = (rest.last(), first.segment) else { return };
         let payload_at = usize::from(segment.payload_at);
@@ -81,7 +81,7 @@ impl Train {
         segment::lengthen(first.ip_mut(), segment, more, flags);
     }
 
-    /// The first packet's headers: those of the train. There must be one.
+    /// The first packet's headers: those of the batch. There must be one.
     pub(crate) fn head(&self) -> &WirePacket {
         &self.packets[0].1
     }
@@ -101,13 +101,13 @@ impl Train {
         self.head().segment.map_or(0, |segment| segment.payload_at)
     }
 
-    /// Hands `framing` and the train, in pieces, to `write`.
+    /// Hands `framing` and the batch, in pieces, to `write`.
     pub(crate) fn write<T>(
         &mut self,
         framing: &[u8],
         write: impl FnOnce(&[IoSlice<'_>]) -> T,
     ) -> T {
-        let mut pieces = [IoSlice::new(&[]); Train::LONGEST];
+        let mut pieces = [IoSlice::new(&[]); GroBatch::LONGEST];
         let count = self.len();
         let [(_, first), rest @ ..] = &mut self.packets[..] else { return write(&[]) };
         let payload_at = first.segment.map_or(0, |segment| usize::from(segment.payload_at));
@@ -154,56 +154,56 @@ mod tests {
         segments
     }
 
-    /// What the train puts out, without framing.
-    fn bytes_of(train: &mut Train) -> Vec<u8> {
-        train.couple();
-        train.write(&[], |pieces| pieces.iter().flat_map(|piece| piece.to_vec()).collect())
+    /// What the batch puts out, without framing.
+    fn bytes_of(batch: &mut GroBatch) -> Vec<u8> {
+        batch.coalesce();
+        batch.write(&[], |pieces| pieces.iter().flat_map(|piece| piece.to_vec()).collect())
     }
 
     proptest! {
         #[test]
         fn what_was_cut_and_coupled_is_what_it_was(payload in 1usize..40_000, size in 1300u16..9000) {
             let (whole, header) = super_packet(payload, size);
-            let mut train = Train::default();
+            let mut batch = GroBatch::default();
             for segment in segments(payload, size, 1) {
-                prop_assert!(train.admits(&segment));
-                train.push(Time::ZERO, segment);
+                prop_assert!(batch.admits(&segment));
+                batch.push(Time::ZERO, segment);
             }
-            prop_assert!(bytes_of(&mut train) == whole);
+            prop_assert!(bytes_of(&mut batch) == whole);
             let single = payload <= usize::from(size);
             let expected = VnetHeader { gso: header.gso.filter(|_| !single), ..header };
-            prop_assert_eq!(train.header(), expected);
+            prop_assert_eq!(batch.header(), expected);
         }
     }
 
     #[test]
     fn only_the_next_segment_of_the_same_kind_may_join() {
-        let mut train = Train::default();
+        let mut batch = GroBatch::default();
         let first = || segments(10_000, 1448, 1).swap_remove(0);
-        train.push(Time::ZERO, first());
-        assert!(train.admits(&segments(10_000, 1448, 1)[1]));
-        assert!(!train.admits(&first()), "the same again");
-        assert!(!train.admits(&segments(10_000, 1448, 1)[2]), "one was dropped in between");
-        assert!(!train.admits(&segments(10_000, 1448, 2)[1]), "another super-packet");
+        batch.push(Time::ZERO, first());
+        assert!(batch.admits(&segments(10_000, 1448, 1)[1]));
+        assert!(!batch.admits(&first()), "the same again");
+        assert!(!batch.admits(&segments(10_000, 1448, 1)[2]), "one was dropped in between");
+        assert!(!batch.admits(&segments(10_000, 1448, 2)[1]), "another super-packet");
         let mut marked = segments(10_000, 1448, 1).swap_remove(1);
         marked.mark_ce();
-        assert!(!train.admits(&marked), "marked");
-        train.clear();
-        train.push(Time::ZERO, segments(2000, 1448, 1).swap_remove(1));
-        assert!(!train.admits(&segments(2000, 1448, 1)[1]), "nothing follows the last");
+        assert!(!batch.admits(&marked), "marked");
+        batch.clear();
+        batch.push(Time::ZERO, segments(2000, 1448, 1).swap_remove(1));
+        assert!(!batch.admits(&segments(2000, 1448, 1)[1]), "nothing follows the last");
     }
 
     #[test]
     fn a_train_has_an_end() {
-        let mut train = Train::default();
+        let mut batch = GroBatch::default();
         let mut departed = 0;
         for segment in segments(60_000, 1448, 1) {
-            if !train.admits(&segment) {
-                departed += train.len();
-                train.clear();
+            if !batch.admits(&segment) {
+                departed += batch.len();
+                batch.clear();
             }
-            train.push(Time::ZERO, segment);
+            batch.push(Time::ZERO, segment);
         }
-        assert_eq!((departed, departed + train.len()), (Train::LONGEST, 42));
+        assert_eq!((departed, departed + batch.len()), (GroBatch::LONGEST, 42));
     }
 }
