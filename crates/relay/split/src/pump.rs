@@ -188,7 +188,7 @@ struct End {
     /// The peer's FIN has come: it is behind what is still to be read.
     finishing: bool,
     /// Something has happened to it since it was last asked whether our FIN is acknowledged.
-    stirred: bool,
+    changed: bool,
     /// The peer has sent urgent data. Reading stops at its mark, which splicing never passes.
     urgent: bool,
     /// We are not told of what arrives.
@@ -233,7 +233,7 @@ impl Pump {
         let end = &mut self.ends[leg];
         end.readable |= now.readable;
         end.writable |= now.writable;
-        end.stirred = true;
+        end.changed = true;
         let failed = now.failed || self.flow.lost() == Some(leg);
         end.finishing |= !failed && now.read_closed;
         end.stops_short |= end.finishing || failed;
@@ -273,7 +273,7 @@ impl Pump {
         }
         (end.readable, end.stops_short) = (true, true);
         self.flow.lose(leg);
-        self.ends[leg.other()].stirred = true;
+        self.ends[leg.other()].changed = true;
         // Who has sent nothing since need not be delivered to a server that is not there yet.
         if self.flow.is_connecting() && legs.unread(leg) == 0 {
             self.flow.exhausted(leg);
@@ -378,7 +378,7 @@ impl Pump {
     pub fn look_after_last(&mut self, now: Time, legs: &mut impl Legs) {
         let Some(lost) = self.flow.lost().filter(|_| !self.flow.is_connecting()) else { return };
         let to = lost.other();
-        self.ends[to].stirred = true;
+        self.ends[to].changed = true;
         let unacknowledged = legs.unacknowledged(to).unwrap_or(0);
         let acknowledged = self.flow.total_sent(to).saturating_sub(unacknowledged);
         if self.linger.is_over(acknowledged, now) {
@@ -517,7 +517,7 @@ impl Pump {
     fn end(&mut self, to: Leg, legs: &mut impl Legs) {
         if self.flow.must_finish(to) {
             // It takes an event to know better.
-            self.ends[to].stirred = false;
+            self.ends[to].changed = false;
             match legs.shutdown(to) {
                 Ok(()) => self.flow.finished(to),
                 // The error is left for who reads to find, which an event tells to do.
@@ -525,7 +525,7 @@ impl Pump {
             }
         }
         if self.flow.awaits_drain(to)
-            && std::mem::take(&mut self.ends[to].stirred)
+            && std::mem::take(&mut self.ends[to].changed)
             && legs.unacknowledged(to) == Some(0)
         {
             self.flow.drained(to);

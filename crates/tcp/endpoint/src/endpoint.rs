@@ -307,9 +307,9 @@ impl Endpoint {
         self.receiver.ecn.enabled = ecn;
         // The window of a SYN is not scaled.
         let shift = if segment.syn { 0 } else { self.peer_scale };
-        let edge = 1 + (u64::from(segment.window) << shift);
+        let right_edge = 1 + (u64::from(segment.window) << shift);
         let sample = (self.handshake.sent == 1).then(|| now.since(self.handshake.first));
-        self.sender.establish(now, &self.config, edge, sample, ecn);
+        self.sender.establish(now, &self.config, right_edge, sample, ecn);
         self.receiver.establish(now, &self.config);
     }
 
@@ -368,7 +368,7 @@ impl Endpoint {
             now,
             &Acknowledgement {
                 ack,
-                edge: ack + (u64::from(segment.window) << self.peer_scale),
+                right_edge: ack + (u64::from(segment.window) << self.peer_scale),
                 sack: &blocks[..count],
                 echo: segment.timestamps.1,
                 ece: segment.ece && self.sender.ecn(),

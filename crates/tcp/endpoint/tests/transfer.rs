@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 /// A path that loses, delays, and doubles packets at random.
 #[derive(Debug, Clone, Copy)]
-struct Path {
+struct LossyPath {
     seed: u64,
     /// Out of 256.
     lost: u8,
@@ -20,7 +20,7 @@ struct Path {
     late_ms: u8,
 }
 
-impl Path {
+impl LossyPath {
     fn fate(mut self) -> impl FnMut(From, &Segment) -> Fate {
         move |_, _| {
             // splitmix64
@@ -44,9 +44,9 @@ impl Path {
     }
 }
 
-fn path() -> impl Strategy<Value = Path> {
+fn path() -> impl Strategy<Value = LossyPath> {
     (any::<u64>(), 0u8..64, 0u8..128, 0u8..40, 0u8..80, 0u8..60).prop_map(
-        |(seed, lost, late, doubled, delay_ms, late_ms)| Path {
+        |(seed, lost, late, doubled, delay_ms, late_ms)| LossyPath {
             seed,
             lost,
             late,
@@ -66,7 +66,7 @@ struct Wish {
 }
 
 /// Runs it to its end. The packets that were sent, and the time it took.
-fn run(path: Path, wish: Wish, config: &Config, name: &str) -> (usize, Time) {
+fn run(path: LossyPath, wish: Wish, config: &Config, name: &str) -> (usize, Time) {
     let mut pair = Pair::new(config.clone(), config.clone(), name);
     let mut fate = path.fate();
     let (mut left, mut read) = ([wish.up, wish.down], [0, 0]);

@@ -87,13 +87,14 @@ impl Receiver {
             self.acks.now();
             return;
         }
-        let edge = self.window.edge();
-        if start > edge || (start == edge && arrival.payload > 0) {
+        let right_edge = self.window.right_edge();
+        if start > right_edge || (start == right_edge && arrival.payload > 0) {
             // No room; the answer says so (RFC 9293, 3.10.7.4).
             self.acks.now();
             return;
         }
-        let (end, fin) = if data_end > edge { (edge, false) } else { (end, arrival.fin) };
+        let (end, fin) =
+            if data_end > right_edge { (right_edge, false) } else { (end, arrival.fin) };
         if fin {
             self.fin = Some(data_end);
         }

@@ -22,7 +22,7 @@ pub(super) struct Window {
     scale: u8,
     mss: u32,
     /// Where the window ends that was advertised last, and the position acknowledged with it.
-    edge: u64,
+    right_edge: u64,
     acknowledged: u64,
     /// The caller decides.
     fixed: Option<u64>,
@@ -53,7 +53,7 @@ impl Window {
             threshold: limit.min(u64::from(u16::MAX) / mss * mss),
             scale,
             mss: config.mss,
-            edge: 1,
+            right_edge: 1,
             acknowledged: 1,
             fixed: None,
             rtt: Span::ZERO,
@@ -65,7 +65,7 @@ impl Window {
 
     pub(super) fn establish(&mut self, now: Time, mss: u32, read: u64) {
         self.mss = mss;
-        self.edge = self.edge.max(1 + u64::from(self.initial()));
+        self.right_edge = self.right_edge.max(1 + u64::from(self.initial()));
         self.round_start = (now, read);
     }
 
@@ -92,8 +92,8 @@ impl Window {
     }
 
     /// Where the window ends that was advertised last.
-    pub(super) fn edge(&self) -> u64 {
-        self.edge
+    pub(super) fn right_edge(&self) -> u64 {
+        self.right_edge
     }
 
     /// The position that was acknowledged last.
@@ -103,12 +103,12 @@ impl Window {
 
     /// The window as it was advertised last.
     pub(super) fn offered(&self) -> u64 {
-        self.edge - self.acknowledged
+        self.right_edge - self.acknowledged
     }
 
     /// What is left of it.
     pub(super) fn remaining(&self, nxt: u64) -> u64 {
-        self.edge.saturating_sub(nxt)
+        self.right_edge.saturating_sub(nxt)
     }
 
     /// What would be advertised now, with `buffered` bytes held. Not shrunk (RFC 9293, 3.8.6), and
@@ -132,7 +132,7 @@ impl Window {
         let window = self.would_offer(nxt, buffered);
         let field = (window >> self.scale).min(u64::from(u16::MAX));
         self.acknowledged = nxt;
-        self.edge = self.edge.max(nxt + (field << self.scale));
+        self.right_edge = self.right_edge.max(nxt + (field << self.scale));
         field as u16
     }
 
@@ -194,13 +194,13 @@ mod tests {
     #[test]
     fn the_window_never_shrinks() {
         let mut window = Window::new(&Config::default());
-        let (mut nxt, mut edge) = (1, 0);
+        let (mut nxt, mut right_edge) = (1, 0);
         for step in 0..500_u64 {
             let field = window.advertise(nxt, step % 7 * 9_000);
             let end = nxt + (u64::from(field) << window.scale());
-            assert!(end >= edge, "step {step}: from {edge} to {end}");
-            edge = end;
-            nxt += (step * 37 % 1448).min(edge - nxt);
+            assert!(end >= right_edge, "step {step}: from {right_edge} to {end}");
+            right_edge = end;
+            nxt += (step * 37 % 1448).min(right_edge - nxt);
         }
     }
 

@@ -11,7 +11,7 @@ pub(crate) struct Acknowledgement<'a> {
     /// Next position that the peer expects.
     pub(crate) ack: u64,
     /// Where its window ends.
-    pub(crate) edge: u64,
+    pub(crate) right_edge: u64,
     /// SACK blocks.
     pub(crate) sack: &'a [(u64, u64)],
     /// The timestamp that it echoes, milliseconds.
@@ -26,11 +26,11 @@ pub(crate) struct Acknowledgement<'a> {
 
 /// What was new in an acknowledgement.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct AckEffects {
     /// Something was acknowledged cumulatively.
     pub(super) advanced: bool,
     /// Segments that were, SACKed before or not.
-    passed: u32,
+    acked: u32,
     /// Something was SACKed.
     pub(super) sacked: bool,
     /// Something of before the recovery point that was sent once was delivered.
@@ -75,36 +75,37 @@ impl Sender {
             ever_lost: self.board.ever_lost(),
             highest_sacked: self.board.highest_sacked().max(self.una),
         };
-        let mut news = News { ece: ack.ece, ..News::default() };
+        let mut effects = AckEffects { ece: ack.ece, ..AckEffects::default() };
         self.new_data_first = false;
         // What an older acknowledgement says of the window is out of date.
-        if ack.ack >= self.una && ack.edge > self.edge {
-            news.window_update = true;
-            self.edge = ack.edge;
+        if ack.ack >= self.una && ack.right_edge > self.right_edge {
+            effects.window_update = true;
+            self.right_edge = ack.right_edge;
         }
-        self.take_sacks(now, ack, &before, &mut news);
+        self.take_sacks(now, ack, &before, &mut effects);
         if ack.ack > self.una {
-            self.take_cumulative(now, ack.ack, &before, &mut news);
+            self.take_cumulative(now, ack.ack, &before, &mut effects);
         }
-        let rtt = self.measure_rtt(now, ack, &news);
-        self.end_tail_probe(now, ack.ack, &news, ack.with_data);
+        let rtt = self.measure_rtt(now, ack, &effects);
+        self.end_tail_probe(now, ack.ack, &effects, ack.with_data);
         if ack.wla {
             let connection = self.connection(now);
             self.control.on_alarm(&connection, ack.ece);
         }
-        let sample = self.measure(now, rtt, &before, &news);
-        let duplicate = !news.advanced && !ack.with_data && !news.window_update;
-        if duplicate || news.sacked || news.dsack || news.ece || self.state != State::Open {
-            self.alert(now, ack, before.una, &mut news, duplicate);
+        let sample = self.measure(now, rtt, &before, &effects);
+        let duplicate = !effects.advanced && !ack.with_data && !effects.window_update;
+        if duplicate || effects.sacked || effects.dsack || effects.ece || self.state != State::Open
+        {
+            self.loss_recovery(now, ack, before.una, &mut effects, duplicate);
         }
         self.rack.adapt_window(self.una, self.nxt, &mut self.undo);
-        if news.advanced {
+        if effects.advanced {
             self.arm_on_progress(now);
         }
         if self.board.is_empty() {
             self.disarm();
         }
-        self.adjust_window(now, sample, &before, &news);
+        self.adjust_window(now, sample, &before, &effects);
         self.expand_buffer();
     }
 
@@ -113,14 +114,14 @@ impl Sender {
         now: Time,
         ack: &Acknowledgement<'_>,
         before: &Before,
-        news: &mut News,
+        effects: &mut AckEffects,
     ) {
         let mut blocks = ack.sack;
         if let [first, rest @ ..] = blocks {
             // RFC 2883, section 4: below the acknowledgement, or inside the next block.
             let inside = rest.first().is_some_and(|next| next.0 <= first.0 && first.1 <= next.1);
             if first.1 <= ack.ack || inside {
-                self.take_dsack(*first, news);
+                self.take_dsack(*first, effects);
                 blocks = rest;
             }
         }
@@ -133,55 +134,55 @@ impl Sender {
                 continue;
             }
             board.sack(start, end, |segment| {
-                news.sacked = true;
+                effects.sacked = true;
                 deliveries.deliver(segment);
                 rack.delivered(now, segment, min_rtt);
                 if !segment.ever_retransmitted {
-                    news.original_delivered |= segment.end <= recovery_point;
-                    stretch(&mut news.sacked_sent, segment.at);
+                    effects.original_delivered |= segment.end <= recovery_point;
+                    stretch(&mut effects.sacked_sent, segment.at);
                     if segment.start < before.highest_sacked {
-                        let first = news.overtaken.unwrap_or(segment.start);
-                        news.overtaken = Some(first.min(segment.start));
+                        let first = effects.overtaken.unwrap_or(segment.start);
+                        effects.overtaken = Some(first.min(segment.start));
                     }
                 }
             });
         }
-        if let Some(start) = news.overtaken.take()
+        if let Some(start) = effects.overtaken.take()
             && self.state != State::Loss
         {
             self.note_reordering(start);
         }
     }
 
-    fn take_dsack(&mut self, (start, end): (u64, u64), news: &mut News) {
-        news.dsack = true;
+    fn take_dsack(&mut self, (start, end): (u64, u64), effects: &mut AckEffects) {
+        effects.dsack = true;
         self.totals.dsacks += 1;
         let segments = end.saturating_sub(start).div_ceil(u64::from(self.config.mss)).max(1);
         self.undo.duplicate_arrived(end, segments as u32);
         if self.tail.was_repeated(end) {
-            news.dsack_of_probe = true;
+            effects.dsack_of_probe = true;
         } else if self.totals.reorderings > 0 {
             // Before any reordering was seen Linux does not learn from this.
             self.rack.dsack_seen = true;
         }
     }
 
-    fn take_cumulative(&mut self, now: Time, ack: u64, before: &Before, news: &mut News) {
-        news.advanced = true;
+    fn take_cumulative(&mut self, now: Time, ack: u64, before: &Before, effects: &mut AckEffects) {
+        effects.advanced = true;
         self.timeouts = 0;
         self.rtt.recover();
         let recovery_point = self.recovery_point;
         let Sender { board, deliveries, rack, rtt, config, .. } = self;
         let (min_rtt, sack) = (rtt.min(), config.tcp_sack);
         board.acknowledge(ack, |segment| {
-            news.passed += 1;
+            effects.acked += 1;
             if segment.ever_retransmitted {
-                news.retransmission_acked = true;
+                effects.retransmission_acked = true;
             } else if !segment.sacked {
-                stretch(&mut news.acked_sent, segment.at);
-                news.original_delivered |= segment.end <= recovery_point;
+                stretch(&mut effects.acked_sent, segment.at);
+                effects.original_delivered |= segment.end <= recovery_point;
                 if segment.start < before.highest_sacked {
-                    news.overtaken.get_or_insert(segment.start);
+                    effects.overtaken.get_or_insert(segment.start);
                 }
             }
             if !segment.sacked {
@@ -193,9 +194,9 @@ impl Sender {
         });
         self.una = ack;
         if !sack {
-            self.settle_guesses(news.passed);
+            self.confirm_guesses(effects.acked);
         }
-        if let Some(start) = news.overtaken.take() {
+        if let Some(start) = effects.overtaken.take() {
             self.note_reordering(start);
         }
     }
@@ -213,16 +214,21 @@ impl Sender {
 
     /// Takes a sample of the round-trip time if there is one, and answers that of the segment sent
     /// last, for the congestion control.
-    fn measure_rtt(&mut self, now: Time, ack: &Acknowledgement<'_>, news: &News) -> Option<Span> {
-        let acked = news.acked_sent.filter(|_| !news.retransmission_acked);
+    fn measure_rtt(
+        &mut self,
+        now: Time,
+        ack: &Acknowledgement<'_>,
+        effects: &AckEffects,
+    ) -> Option<Span> {
+        let acked = effects.acked_sent.filter(|_| !effects.retransmission_acked);
         // Of the first segment, the delay of a delayed acknowledgement included, for the timeout;
         // of the last one for the congestion control.
-        let (longest, shortest) = match (acked, news.sacked_sent) {
+        let (longest, shortest) = match (acked, effects.sacked_sent) {
             (Some((first, _)), Some((_, last))) => (now.since(first), now.since(last)),
             (Some((first, last)), None) | (None, Some((first, last))) => {
                 (now.since(first), now.since(last))
             }
-            (None, None) if news.advanced && ack.echo != 0 => {
+            (None, None) if effects.advanced && ack.echo != 0 => {
                 // RFC 7323, section 4: timestamps count milliseconds.
                 let millis = crate::timestamp(now).wrapping_sub(ack.echo).max(1);
                 let sample = Span::from_millis(u64::from(millis).min(60_000));
@@ -236,17 +242,23 @@ impl Sender {
     }
 
     /// Tells the congestion control what was delivered, before anything is made of it.
-    fn measure(&mut self, now: Time, rtt: Option<Span>, before: &Before, news: &News) -> Sample {
+    fn measure(
+        &mut self,
+        now: Time,
+        rtt: Option<Span>,
+        before: &Before,
+        effects: &AckEffects,
+    ) -> Sample {
         let acked = self.deliveries.total() - before.delivered;
-        if news.ece {
+        if effects.ece {
             self.marked += acked;
         }
         let sample = Sample {
             acked,
-            advanced: news.passed,
+            advanced: effects.acked,
             rtt,
             prior_in_flight: before.in_flight,
-            ece: news.ece,
+            ece: effects.ece,
             feedback: self.feedback.and_then(|value| value.at(now)),
             ..Sample::default()
         };
@@ -258,7 +270,7 @@ impl Sender {
     }
 
     /// Lets the congestion control set window and rate, or reduces the window for it.
-    fn adjust_window(&mut self, now: Time, sample: Sample, before: &Before, news: &News) {
+    fn adjust_window(&mut self, now: Time, sample: Sample, before: &Before, effects: &AckEffects) {
         let ever_lost = self.board.ever_lost();
         let min_rtt = self.rtt.min().unwrap_or(Span::ZERO);
         let rate = self.deliveries.sample(now, min_rtt, ever_lost);
@@ -266,18 +278,18 @@ impl Sender {
         let acked = self.deliveries.total() - before.delivered;
         let lost = (ever_lost - before.ever_lost) as u32;
         if acked > 0 || (lost > 0 && self.owns_rate()) {
-            let cwnd_limited = self.is_window_limited() && self.may_grow(news);
+            let cwnd_limited = self.is_window_limited() && self.may_grow(effects);
             let connection = self.connection(now);
             self.control.on_ack(&connection, &Sample { acked, rate, cwnd_limited, ..sample });
         }
         if self.is_reducing() && !self.owns_rate() {
-            self.reduce_window(acked, lost, news.advanced);
+            self.reduce_window(acked, lost, effects.advanced);
         }
     }
 
     /// With much reordering any progress counts, otherwise only cumulative (Linux).
-    fn may_grow(&self, news: &News) -> bool {
-        news.advanced || (news.sacked && self.reordering > self.config.tcp_reordering)
+    fn may_grow(&self, effects: &AckEffects) -> bool {
+        effects.advanced || (effects.sacked && self.reordering > self.config.tcp_reordering)
     }
 }
 

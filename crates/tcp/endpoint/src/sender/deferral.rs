@@ -24,9 +24,9 @@ impl Sender {
         }
         let Some(head) = self.board.first() else { return false };
         let cwnd = self.cwnd();
-        let peer = self.edge - self.una.min(self.edge);
+        let peer = self.right_edge - self.una.min(self.right_edge);
         let ours = u64::from(cwnd.saturating_sub(self.board.in_flight())) * mss;
-        let theirs = self.edge.saturating_sub(self.nxt);
+        let theirs = self.right_edge.saturating_sub(self.nxt);
         let room = ours.min(theirs);
         if room >= u64::from(self.burst_length()) * mss {
             return false;

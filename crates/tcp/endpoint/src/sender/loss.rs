@@ -2,7 +2,7 @@
 
 use midspan_units::{Span, Time};
 
-use super::ack::{Acknowledgement, News};
+use super::ack::{AckEffects, Acknowledgement};
 use super::{Forced, Sender, Timer, prr::Prr, tail};
 use crate::TICK;
 use midspan_cc::State;
@@ -85,11 +85,11 @@ impl Sender {
         if self.timeouts > self.config.tcp_retries2 {
             return false;
         }
-        let calm = self.is_calm();
-        let first_of_epoch = self.is_calm()
+        let open_or_disorder = self.is_open_or_disorder();
+        let first_of_epoch = self.is_open_or_disorder()
             || self.recovery_point <= self.una
             || (self.state == State::Loss && self.timeouts == 1);
-        let new_recovery = self.is_calm() || self.state == State::Cwr;
+        let new_recovery = self.is_open_or_disorder() || self.state == State::Cwr;
         let sacked = self.board.sacked();
         self.hold_lost_at_timeout(now);
         if first_of_epoch {
@@ -101,11 +101,11 @@ impl Sender {
             self.prepare_undo();
         }
         // Timeouts in disorder mean that the metric of reordering was too high.
-        if calm && sacked >= self.config.tcp_reordering {
+        if open_or_disorder && sacked >= self.config.tcp_reordering {
             self.reordering = self.reordering.min(self.config.tcp_reordering);
         }
         self.control.set_cwnd(self.board.in_flight() + 1);
-        self.usage.since = now;
+        self.cwnd_validation.since = now;
         self.tail = tail::TailProbe::default();
         self.enter(now, State::Loss);
         self.recovery_point = self.nxt;
@@ -130,24 +130,26 @@ impl Sender {
         &mut self,
         now: Time,
         ack: &Acknowledgement<'_>,
-        news: &News,
+        effects: &AckEffects,
         duplicate: bool,
     ) {
         let recovered = self.una >= self.recovery_point;
-        if (news.advanced || news.original_delivered) && self.undo_timeout(now, ack.echo, false) {
+        if (effects.advanced || effects.original_delivered)
+            && self.undo_timeout(now, ack.echo, false)
+        {
             return;
         }
         if self.frto {
             // RFC 5682, 3.1, step 3: something that was sent once was delivered.
-            if news.original_delivered && self.undo_timeout(now, ack.echo, true) {
+            if effects.original_delivered && self.undo_timeout(now, ack.echo, true) {
                 return;
             }
             if self.nxt > self.recovery_point {
                 // The new data of step 2b is being answered.
-                if news.sacked || duplicate {
+                if effects.sacked || duplicate {
                     self.frto = false;
                 }
-            } else if news.advanced && !recovered {
+            } else if effects.advanced && !recovered {
                 // Step 2b: new data instead of more retransmissions.
                 self.recovery_point = self.nxt;
                 if self.has_new_data() {
@@ -158,7 +160,7 @@ impl Sender {
             }
         }
         if !self.config.tcp_sack {
-            if news.advanced {
+            if effects.advanced {
                 self.board.forget_guesses();
             } else if duplicate && self.nxt > self.recovery_point {
                 self.count_duplicate();

@@ -56,7 +56,7 @@ pub(crate) struct Sender {
     /// The application will write no more.
     closed: bool,
     /// Where the peer's window ends.
-    edge: u64,
+    right_edge: u64,
     /// End of the last segment sent that was not full (Minshall).
     small_end: u64,
 
@@ -89,7 +89,7 @@ pub(crate) struct Sender {
     forced: Option<Forced>,
     /// The present burst of transmissions, up to the next event.
     round: Round,
-    usage: WindowUsage,
+    cwnd_validation: CwndValidation,
     /// When the last data segment was sent.
     last_sent: Time,
     /// ECN was negotiated.
@@ -133,7 +133,7 @@ struct Round {
 
 /// How much of the congestion window was used (RFC 2861, RFC 7661).
 #[derive(Debug, Default)]
-struct WindowUsage {
+struct CwndValidation {
     /// Greatest number of segments out in this window of data.
     most_out: u32,
     /// Where that window of data ends.
@@ -168,7 +168,7 @@ impl Sender {
             buffer: u64::from(config.so_sndbuf.map_or(config.tcp_wmem.initial, |bytes| 2 * bytes)),
             full: false,
             closed: false,
-            edge: 1,
+            right_edge: 1,
             small_end: 0,
             board: Scoreboard::default(),
             deliveries: Deliveries::default(),
@@ -188,7 +188,7 @@ impl Sender {
             timer: None,
             forced: None,
             round: Round::default(),
-            usage: WindowUsage::default(),
+            cwnd_validation: CwndValidation::default(),
             last_sent: Time::ZERO,
             ecn: false,
             cwr_due: false,
@@ -199,21 +199,21 @@ impl Sender {
     }
 
     /// The handshake is over: the peer takes segments of `config.mss` bytes of payload, has SACK if
-    /// `config.tcp_sack`, and its window ends at `edge`. `sample` is the handshake's round trip; none
+    /// `config.tcp_sack`, and its window ends at `right_edge`. `sample` is the handshake's round trip; none
     /// if a SYN was sent again.
     pub(crate) fn establish(
         &mut self,
         now: Time,
         config: &Config,
-        edge: u64,
+        right_edge: u64,
         sample: Option<Span>,
         ecn: bool,
     ) {
         self.config.mss = config.mss;
         self.config.tcp_sack = config.tcp_sack;
-        self.edge = edge;
+        self.right_edge = right_edge;
         self.ecn = ecn;
-        self.usage.since = now;
+        self.cwnd_validation.since = now;
         self.last_sent = now;
         // A lost SYN is a lost packet (RFC 6928, section 2; Linux starts with one).
         let window = if sample.is_some() { self.config.initcwnd } else { 1 };
@@ -371,7 +371,7 @@ impl Sender {
     }
 
     /// Neither reducing nor after a timeout.
-    fn is_calm(&self) -> bool {
+    fn is_open_or_disorder(&self) -> bool {
         matches!(self.state, State::Open | State::Disorder)
     }
 

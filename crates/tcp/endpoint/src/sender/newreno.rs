@@ -13,8 +13,8 @@ impl Sender {
 
     /// So many segments were acknowledged cumulatively: the first filled the hole, the others may have
     /// been counted as delivered when their duplicate acknowledgements came.
-    pub(super) fn settle_guesses(&mut self, passed: u32) {
-        let counted = self.board.release_guesses(passed.saturating_sub(1));
+    pub(super) fn confirm_guesses(&mut self, acked: u32) {
+        let counted = self.board.release_guesses(acked.saturating_sub(1));
         self.deliveries.count_less(counted);
     }
 

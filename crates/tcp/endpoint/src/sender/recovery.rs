@@ -3,22 +3,22 @@
 
 use midspan_units::Time;
 
-use super::ack::{Acknowledgement, News};
+use super::ack::{AckEffects, Acknowledgement};
 use super::prr::Prr;
 use super::{Sender, tail};
 use midspan_cc::State;
 
 impl Sender {
     /// Something is or was amiss: moves between the phases, and finds what is lost.
-    pub(super) fn alert(
+    pub(super) fn loss_recovery(
         &mut self,
         now: Time,
         ack: &Acknowledgement<'_>,
         prior_una: u64,
-        news: &mut News,
+        effects: &mut AckEffects,
         duplicate: bool,
     ) {
-        if news.ece {
+        if effects.ece {
             self.undo.forget_threshold();
         }
         if self.state == State::Open {
@@ -42,49 +42,49 @@ impl Sender {
                 if duplicate && !self.config.tcp_sack {
                     self.count_duplicate();
                 }
-                if news.advanced && self.undo_in_part(now, ack.echo, prior_una) {
+                if effects.advanced && self.undo_in_part(now, ack.echo, prior_una) {
                     return;
                 }
                 if self.undo_by_dsack(now) {
                     self.keep_open(now);
                 }
-                self.find_lost(now, news.advanced);
+                self.find_lost(now, effects.advanced);
                 if self.state == State::Recovery || self.board.lost() == 0 {
                     return;
                 }
             }
             State::Loss => {
-                self.repair_after_timeout(now, ack, news, duplicate);
+                self.repair_after_timeout(now, ack, effects, duplicate);
                 let ever_lost = self.board.ever_lost();
-                self.find_lost(now, news.advanced);
-                news.retransmission_lost = self.board.ever_lost() > ever_lost;
+                self.find_lost(now, effects.advanced);
+                effects.retransmission_lost = self.board.ever_lost() > ever_lost;
                 if self.state != State::Open {
                     return;
                 }
                 if self.board.lost() == 0 {
-                    self.try_to_open(now, news);
+                    self.try_to_open(now, effects);
                     return;
                 }
             }
             State::Open | State::Disorder | State::Cwr => {
                 if !self.config.tcp_sack {
-                    if news.advanced {
+                    if effects.advanced {
                         self.board.forget_guesses();
                     } else if duplicate {
                         self.count_duplicate();
                     }
                 }
-                if self.is_calm() {
+                if self.is_open_or_disorder() {
                     self.undo_by_dsack(now);
                 }
-                self.find_lost(now, news.advanced);
+                self.find_lost(now, effects.advanced);
                 if self.board.lost() == 0 {
-                    self.try_to_open(now, news);
+                    self.try_to_open(now, effects);
                     return;
                 }
             }
         }
-        self.enter_recovery(now, news.ece);
+        self.enter_recovery(now, effects.ece);
     }
 
     fn find_lost(&mut self, now: Time, advanced: bool) {
@@ -95,11 +95,11 @@ impl Sender {
         }
     }
 
-    fn try_to_open(&mut self, now: Time, news: &News) {
+    fn try_to_open(&mut self, now: Time, effects: &AckEffects) {
         if self.board.retransmitted() == 0 {
             self.undo.retransmissions_over();
         }
-        if news.ece {
+        if effects.ece {
             self.enter_cwr(now);
         }
         if self.state != State::Cwr {
@@ -127,7 +127,7 @@ impl Sender {
     /// The peer says that the network has marked a packet (RFC 3168, 6.1.2).
     fn enter_cwr(&mut self, now: Time) {
         self.undo.forget_threshold();
-        if self.is_calm() {
+        if self.is_open_or_disorder() {
             self.undo.forget();
             self.begin_reduction(now, State::Cwr);
         }

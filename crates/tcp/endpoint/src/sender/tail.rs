@@ -2,7 +2,7 @@
 
 use midspan_units::{Span, Time};
 
-use super::ack::News;
+use super::ack::AckEffects;
 use super::{Forced, Sender, Timer};
 use midspan_cc::State;
 
@@ -27,8 +27,8 @@ impl Sender {
     /// just started the retransmission timer anew.
     pub(super) fn arm_tail_probe(&mut self, now: Time, progress: bool) -> bool {
         let Some(first) = self.board.first() else { return false };
-        let calm = matches!(self.state, State::Open | State::Cwr);
-        if !self.config.tcp_early_retrans || !self.config.tcp_sack || !calm {
+        let open_or_cwr = matches!(self.state, State::Open | State::Cwr);
+        if !self.config.tcp_early_retrans || !self.config.tcp_sack || !open_or_cwr {
             return false;
         }
         let srtt = self.rtt.smoothed();
@@ -62,15 +62,21 @@ impl Sender {
 
     /// Whether an acknowledgement ends the probing, and tells of a loss that it repaired
     /// (RFC 8985, 7.4.2).
-    pub(super) fn end_tail_probe(&mut self, now: Time, ack: u64, news: &News, with_data: bool) {
+    pub(super) fn end_tail_probe(
+        &mut self,
+        now: Time,
+        ack: u64,
+        effects: &AckEffects,
+        with_data: bool,
+    ) {
         let Some(end) = self.tail.end.filter(|end| ack >= *end) else { return };
-        if !self.tail.repeated || news.dsack_of_probe {
+        if !self.tail.repeated || effects.dsack_of_probe {
             // New data was acknowledged, or original and probe both arrived.
             self.tail = TailProbe::default();
         } else if ack > end {
             // Only one of the two arrived: the original was lost.
             self.reduce_at_once(now);
-        } else if !news.advanced && !news.sacked && !with_data {
+        } else if !effects.advanced && !effects.sacked && !with_data {
             // A duplicate acknowledgement: both arrived.
             self.tail = TailProbe::default();
         }

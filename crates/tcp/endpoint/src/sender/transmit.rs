@@ -135,7 +135,7 @@ impl Sender {
         let left = self.end().checked_sub(self.nxt).filter(|left| *left > 0)?;
         let full = u64::from(self.config.mss);
         let data = (self.written.saturating_sub(self.nxt)).min(full);
-        let window = self.edge.saturating_sub(self.nxt);
+        let window = self.right_edge.saturating_sub(self.nxt);
         // A FIN beyond the window is sent nonetheless, as it takes no buffer.
         if data > window {
             // Silly window avoidance: a part goes only if nothing else is out (RFC 9293, 3.8.6.2.1).
@@ -241,7 +241,7 @@ impl Sender {
         }
         if self.nxt < self.end() && self.board.is_empty() && self.timer.is_none() {
             // The peer's window is all that can keep it.
-            if self.edge.saturating_sub(self.nxt) < u64::from(self.config.mss)
+            if self.right_edge.saturating_sub(self.nxt) < u64::from(self.config.mss)
                 && self.pacer.wakeup().is_none()
             {
                 self.arm(Timer::Persist, now + self.rtt.rto());
@@ -256,19 +256,22 @@ impl Sender {
     /// Notes how much of the window is used, and takes back what is not for long (RFC 2861).
     fn validate_window(&mut self, now: Time, limited: bool) {
         let out = self.board.len();
-        let usage = &mut self.usage;
-        if self.una >= usage.until || (limited && !usage.limited) || out > usage.most_out {
-            usage.limited = limited;
-            usage.most_out = out;
-            usage.until = self.nxt;
+        let validation = &mut self.cwnd_validation;
+        if self.una >= validation.until
+            || (limited && !validation.limited)
+            || out > validation.most_out
+        {
+            validation.limited = limited;
+            validation.most_out = out;
+            validation.until = self.nxt;
         }
         if self.is_window_limited() {
-            self.usage.used = 0;
-            self.usage.since = now;
+            self.cwnd_validation.used = 0;
+            self.cwnd_validation.since = now;
             return;
         }
-        self.usage.used = self.usage.used.max(out);
-        let unused = now.since(self.usage.since) >= self.rtt.rto();
+        self.cwnd_validation.used = self.cwnd_validation.used.max(out);
+        let unused = now.since(self.cwnd_validation.since) >= self.rtt.rto();
         if self.config.tcp_slow_start_after_idle && unused && !self.owns_rate() {
             self.take_back_unused(now);
         }
@@ -277,21 +280,22 @@ impl Sender {
     /// RFC 2861, section 3.2: the window goes half way to what is used.
     fn take_back_unused(&mut self, now: Time) {
         if self.state == State::Open {
-            let (cwnd, used) = (self.cwnd(), self.usage.used.max(self.config.initcwnd));
+            let (cwnd, used) = (self.cwnd(), self.cwnd_validation.used.max(self.config.initcwnd));
             if used < cwnd {
                 self.keep_threshold();
                 self.control.set_cwnd((cwnd + used) / 2);
             }
-            self.usage.used = 0;
+            self.cwnd_validation.used = 0;
         }
-        self.usage.since = now;
+        self.cwnd_validation.since = now;
     }
 
     /// Whether the window limits sending: twice what is used counts as needed in slow start
     /// (RFC 7661, 4.3; Linux).
     pub(super) fn is_window_limited(&self) -> bool {
         let cwnd = self.cwnd();
-        self.usage.limited || (cwnd < self.control.ssthresh() && cwnd < 2 * self.usage.most_out)
+        self.cwnd_validation.limited
+            || (cwnd < self.control.ssthresh() && cwnd < 2 * self.cwnd_validation.most_out)
     }
 
     /// RFC 5681, section 4.1, and RFC 2861: half the window for each timeout spent idle.
@@ -313,8 +317,8 @@ impl Sender {
         self.control.set_cwnd(cwnd.max(restart));
         let connection = self.connection(now);
         self.control.on_restart(&connection);
-        self.usage.since = now;
-        self.usage.used = 0;
+        self.cwnd_validation.since = now;
+        self.cwnd_validation.used = 0;
         self.last_sent = now;
     }
 

@@ -109,7 +109,7 @@ impl Sender {
             }
         }
         self.enter(now, next);
-        self.usage.since = now;
+        self.cwnd_validation.since = now;
         self.undo.marker = None;
         self.rack.advanced = true;
     }
@@ -181,7 +181,7 @@ impl Sender {
             && (self.state == State::Cwr || self.undo.is_possible())
         {
             self.control.set_cwnd(ssthresh);
-            self.usage.since = now;
+            self.cwnd_validation.since = now;
         }
         self.state = next;
         let connection = self.connection(now);
