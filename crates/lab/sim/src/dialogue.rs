@@ -14,7 +14,7 @@ const HEAD: u64 = 130;
 pub(crate) struct Dialogues {
     all: Vec<Dialogue>,
     free: Vec<usize>,
-    news: Vec<usize>,
+    events: Vec<usize>,
 }
 
 /// What the two ends of a connection have to say. Bytes have no content here, so what a request asks
@@ -37,7 +37,7 @@ struct Dialogue {
 
 /// What a client learns of its dialogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct DialogueEvent {
     /// The connection is open.
     pub(crate) connected: bool,
     /// Bytes of bodies that were read since the last look.
@@ -74,7 +74,7 @@ impl Dialogues {
 
     /// Its sockets are gone; the number is given again.
     pub(crate) fn close(&mut self, number: usize) {
-        self.news.retain(|news| *news != number);
+        self.events.retain(|event| *event != number);
         self.free.push(number);
     }
 
@@ -87,23 +87,26 @@ impl Dialogues {
     }
 
     /// Whether any client has something new.
-    pub(crate) fn has_news(&self) -> bool {
-        !self.news.is_empty()
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
     }
 
     /// The next dialogue of which its client has something new.
-    pub(crate) fn news(&mut self) -> Option<(usize, News)> {
-        let number = self.news.pop()?;
+    pub(crate) fn next_event(&mut self) -> Option<(usize, DialogueEvent)> {
+        let number = self.events.pop()?;
         let dialogue = &mut self.all[number];
         let Dialogue { connected, failed, .. } = *dialogue;
-        Some((number, News { connected, fresh: std::mem::take(&mut dialogue.fresh), failed }))
+        Some((
+            number,
+            DialogueEvent { connected, fresh: std::mem::take(&mut dialogue.fresh), failed },
+        ))
     }
 
     /// The client's end: writes requests, reads answers.
     pub(crate) fn client(&mut self, number: usize, now: Time, endpoint: &mut Endpoint) {
         let dialogue = &mut self.all[number];
-        if dialogue.client(now, endpoint) && !self.news.contains(&number) {
-            self.news.push(number);
+        if dialogue.client(now, endpoint) && !self.events.contains(&number) {
+            self.events.push(number);
         }
     }
 

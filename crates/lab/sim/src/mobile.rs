@@ -28,7 +28,7 @@ pub(crate) struct Mobile {
     wide: Vec<Link<Datagram>>,
     users: Vec<Subscriber>,
     /// What is on its way up over the air, or forwarded, or waits for something.
-    held: BinaryHeap<Held>,
+    held: BinaryHeap<InTransit>,
     /// How many have been held so far: of equal times the first is first.
     sequence: u64,
     handovers: VecDeque<Handover>,
@@ -55,7 +55,7 @@ struct Subscriber {
     moving: Time,
 }
 
-struct Held {
+struct InTransit {
     at: Time,
     sequence: u64,
     what: What,
@@ -228,7 +228,7 @@ impl Mobile {
 
     fn hold(&mut self, at: Time, what: What) {
         self.sequence += 1;
-        self.held.push(Held { at, sequence: self.sequence, what });
+        self.held.push(InTransit { at, sequence: self.sequence, what });
     }
 
     fn release(&mut self, now: Time) -> Option<(Host, Datagram)> {
@@ -300,23 +300,23 @@ impl Mobile {
     }
 }
 
-impl Ord for Held {
+impl Ord for InTransit {
     /// The earliest is the greatest, for the heap.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at, other.sequence).cmp(&(self.at, self.sequence))
     }
 }
 
-impl PartialOrd for Held {
+impl PartialOrd for InTransit {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Held {
+impl PartialEq for InTransit {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Held {}
+impl Eq for InTransit {}

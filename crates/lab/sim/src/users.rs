@@ -9,7 +9,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::agenda::Agenda;
 use crate::application;
-use crate::dialogue::News;
+use crate::dialogue::DialogueEvent;
 use crate::error::Error;
 use crate::measure;
 use crate::run::{Connection, Look, Run};
@@ -79,11 +79,11 @@ impl<'a> Crowd<'a> {
     fn run(&mut self, run: &mut Run<'_>, until: Time) -> Result<(), Error> {
         while self.unfinished > 0 {
             let next = self.agenda.first().map_or(Time::MAX, |(at, _)| at).min(until);
-            let has_news = run.advance(next, |world| world.dialogues.has_news());
-            while let Some((dialogue, news)) = run.world.dialogues.news() {
+            let has_events = run.advance(next, |world| world.dialogues.has_events());
+            while let Some((dialogue, event)) = run.world.dialogues.next_event() {
                 let number = self.owners[dialogue];
                 if let Some(doing) = &mut self.users[number].doing {
-                    doing.take(run.world.now, dialogue, news);
+                    doing.take(run.world.now, dialogue, event);
                 }
                 self.turn(run, number)?;
             }
@@ -92,7 +92,7 @@ impl<'a> Crowd<'a> {
                 self.agenda.set(number, Time::MAX);
                 self.turn(run, number)?;
             }
-            if !has_news && run.world.now >= until {
+            if !has_events && run.world.now >= until {
                 break;
             }
         }
@@ -186,10 +186,10 @@ impl Doing {
         }
     }
 
-    fn take(&mut self, now: Time, dialogue: usize, news: News) {
+    fn take(&mut self, now: Time, dialogue: usize, event: DialogueEvent) {
         match self {
-            Doing::Reading(visit) => visit.take(now, dialogue, news),
-            Doing::Watching(viewing) => viewing.take(now, dialogue, news),
+            Doing::Reading(visit) => visit.take(now, dialogue, event),
+            Doing::Watching(viewing) => viewing.take(now, dialogue, event),
         }
     }
 

@@ -8,7 +8,7 @@ use midspan_scenario::{Cross, Objects, Page, Video};
 use midspan_units::{ByteSize, Span, Time};
 
 use crate::application::Application;
-use crate::dialogue::News;
+use crate::dialogue::DialogueEvent;
 use crate::error::Error;
 use crate::run::{Connection, Run};
 use crate::setup;
@@ -47,17 +47,17 @@ impl Visit {
     }
 
     /// Takes what is new of one of its dialogues.
-    pub(crate) fn take(&mut self, now: Time, dialogue: usize, news: News) {
+    pub(crate) fn take(&mut self, now: Time, dialogue: usize, event: DialogueEvent) {
         let Some(index) = self.opened.iter().position(|(_, number)| *number == dialogue) else {
             return;
         };
-        self.failed |= news.failed;
-        if news.connected {
+        self.failed |= event.failed;
+        if event.connected {
             self.connected.get_or_insert(now);
             self.browser.opened(index);
         }
-        if news.fresh > 0 {
-            self.browser.received(now, index, news.fresh);
+        if event.fresh > 0 {
+            self.browser.received(now, index, event.fresh);
         }
     }
 
@@ -73,7 +73,7 @@ impl Visit {
                 Order::Ask { connection, answer, .. } => {
                     let (connection, dialogue) = &self.opened[connection];
                     run.world.dialogues.ask(*dialogue, self.request, answer);
-                    run.world.stir(connection.client);
+                    run.world.wake(connection.client);
                 }
             }
         }
@@ -162,9 +162,9 @@ impl Viewing {
     }
 
     /// Takes what is new of its dialogue.
-    pub(crate) fn take(&mut self, now: Time, dialogue: usize, news: News) {
-        self.visit.take(now, dialogue, news);
-        self.player.received(now, news.fresh);
+    pub(crate) fn take(&mut self, now: Time, dialogue: usize, event: DialogueEvent) {
+        self.visit.take(now, dialogue, event);
+        self.player.received(now, event.fresh);
     }
 
     /// Does what is due.
@@ -240,9 +240,9 @@ impl Run<'_> {
             let now = self.world.now;
             let wakeup = visit.wakeup(now).unwrap_or(Time::MAX);
             let until = wakeup.min(samples.next).min(deadline);
-            self.advance(until, |world| world.dialogues.has_news());
-            while let Some((dialogue, news)) = self.world.dialogues.news() {
-                visit.take(self.world.now, dialogue, news);
+            self.advance(until, |world| world.dialogues.has_events());
+            while let Some((dialogue, event)) = self.world.dialogues.next_event() {
+                visit.take(self.world.now, dialogue, event);
             }
             if visit.failed {
                 return Err(fault("a connection broke"));
@@ -285,9 +285,9 @@ impl Run<'_> {
                 break;
             }
             let until = viewing.wakeup(self.world.now).unwrap_or(Time::MAX).min(deadline);
-            self.advance(until, |world| world.dialogues.has_news());
-            while let Some((dialogue, news)) = self.world.dialogues.news() {
-                viewing.take(self.world.now, dialogue, news);
+            self.advance(until, |world| world.dialogues.has_events());
+            while let Some((dialogue, event)) = self.world.dialogues.next_event() {
+                viewing.take(self.world.now, dialogue, event);
             }
             if viewing.visit.failed {
                 return Err(fault("its connection broke"));

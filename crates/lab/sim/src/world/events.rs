@@ -72,11 +72,11 @@ impl World {
                 config.remembered_rtt = recall(&self.remembered, socket.acquaintance);
                 let endpoint = Endpoint::accept(config, control, self.now, 0, &datagram.segment);
                 socket.tcp = Tcp::Open(Box::new(endpoint));
-                self.inform(id);
+                self.deliver_feedback(id);
             }
             Tcp::Listening(_) => return,
         }
-        self.stir(id);
+        self.wake(id);
     }
 
     fn send(&mut self, from: Host, to: Host, datagram: Datagram) {
@@ -97,17 +97,17 @@ impl World {
             && endpoint.poll_timeout().is_some_and(|at| at <= self.now)
         {
             endpoint.on_timer(self.now);
-            self.stir(id);
+            self.wake(id);
         } else {
-            self.wind(id);
+            self.rearm(id);
         }
     }
 
     /// Something has happened to a socket: lets its user act, and sends what is to be sent.
-    pub(crate) fn stir(&mut self, id: SocketId) {
-        self.touch(id);
+    pub(crate) fn wake(&mut self, id: SocketId) {
+        self.run_user(id);
         // A leg that moved lets the other one move.
-        while let Some(flow) = self.stirred.pop() {
+        while let Some(flow) = self.woken.pop() {
             relay::turn(self, flow);
         }
     }

@@ -39,7 +39,7 @@ pub(crate) struct World {
     /// Lanes of the net first, then sockets.
     agenda: Agenda,
     /// Relay flows that something happened to.
-    stirred: Vec<usize>,
+    woken: Vec<usize>,
     /// What hosts remember of their peers.
     remembered: HashMap<Acquaintance, Metrics>,
     /// How late segments come to a host from a UE.
@@ -65,7 +65,7 @@ impl World {
             dialogues: Dialogues::default(),
             connections: 0,
             agenda: Agenda::new(),
-            stirred: Vec::new(),
+            woken: Vec::new(),
             remembered: HashMap::new(),
             lateness: HashMap::new(),
             client_links: HashMap::new(),
@@ -132,7 +132,7 @@ impl World {
             tcp: Tcp::Listening(Box::new(setup)),
             user,
         });
-        self.touch(initiator);
+        self.run_user(initiator);
         (initiator, acceptor)
     }
 
@@ -140,12 +140,12 @@ impl World {
     pub(crate) fn tell(&mut self, host: Host, feedback: Value) {
         self.feedback = Some((host, feedback));
         for socket in 0..self.sockets.len() {
-            self.inform(socket);
+            self.deliver_feedback(socket);
         }
     }
 
     /// Gives a socket the feedback that there is for it.
-    fn inform(&mut self, id: SocketId) {
+    fn deliver_feedback(&mut self, id: SocketId) {
         let Some((host, feedback)) = self.feedback else { return };
         let peer_of =
             |id: SocketId| Some(self.sockets[self.sockets[id].as_ref()?.peer].as_ref()?.host);
@@ -214,11 +214,11 @@ impl World {
         Some(removed)
     }
 
-    fn touch(&mut self, id: SocketId) {
+    fn run_user(&mut self, id: SocketId) {
         let now = self.now;
         let Some(socket) = self.sockets[id].as_mut() else { return };
         match &mut socket.user {
-            User::Relay(flow) => self.stirred.push(*flow),
+            User::Relay(flow) => self.woken.push(*flow),
             User::Application(application) => {
                 if let Tcp::Open(endpoint) = &mut socket.tcp {
                     application.act(now, endpoint, &mut self.dialogues);
@@ -272,11 +272,11 @@ impl World {
         if let Some(lane) = sent {
             self.reschedule(lane);
         }
-        self.wind(id);
+        self.rearm(id);
     }
 
     /// Sets the alarm of a socket. One that only moves later is left, and set when it rings.
-    fn wind(&mut self, id: SocketId) {
+    fn rearm(&mut self, id: SocketId) {
         let Some(endpoint) = self.sockets[id].as_ref().and_then(Socket::endpoint) else { return };
         let at = endpoint.poll_timeout().unwrap_or(Time::MAX);
         self.agenda.set(self.lanes + id, at);
