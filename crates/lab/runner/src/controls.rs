@@ -5,14 +5,14 @@ use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, bail};
 use midspan_assist::agent::FeedbackMap;
-use midspan_ccload::{Algorithm, Controls, Error, Held, Options, PREFIX};
+use midspan_ccload::{Algorithm, Controls, Error, Options, PREFIX, RegisteredControl};
 use midspan_scenario::Scenario;
 
 /// Controls that are registered, and where they have feedback from. They go with this, or with this
 /// process, however that ends.
 #[derive(Debug)]
 pub(crate) struct HeldControls {
-    _held: Vec<Held>,
+    _held: Vec<RegisteredControl>,
     /// None if no cell of the scenario has feedback.
     pub(crate) feedback: Option<FeedbackMap>,
 }

@@ -1,6 +1,6 @@
 //! Midspan's own congestion controls that the legs have: the relay registers them.
 
-use midspan_ccload::{Algorithm, Controls, Error, Held, Kernel, Options, PREFIX};
+use midspan_ccload::{Algorithm, Controls, Error, Kernel, Options, PREFIX, RegisteredControl};
 use midspan_config::Config;
 
 use crate::options::has;
@@ -12,7 +12,7 @@ use midspan_split::defaults::CLIENT_LEG_CONTROL as FOR_CLIENTS;
 /// Congestion controls that are registered for as long as this lives.
 #[derive(Debug)]
 pub struct RegisteredControls {
-    _held: Vec<Held>,
+    _held: Vec<RegisteredControl>,
     for_clients: Option<&'static str>,
 }
 
@@ -26,7 +26,7 @@ impl RegisteredControls {
         let found = Kernel::running().is_ok_and(|kernel| kernel.links);
         let fed = found || controls.feedback().exists();
         let ours = |name: &str| Algorithm::named(name.strip_prefix(PREFIX)?).ok();
-        let mut held: Vec<Held> = [&config.client_leg, &config.server_leg]
+        let mut held: Vec<RegisteredControl> = [&config.client_leg, &config.server_leg]
             .into_iter()
             .filter_map(|leg| leg.congestion_control.as_deref().and_then(ours))
             .filter(|control| fed || !control.takes_feedback())
@@ -52,7 +52,7 @@ impl RegisteredControls {
 fn register_for_clients(
     controls: &Controls,
     control: Algorithm,
-    held: &mut Vec<Held>,
+    held: &mut Vec<RegisteredControl>,
 ) -> Option<&'static str> {
     // One that cannot be held with others is used as long as they hold it, and by our listeners then.
     let shares = Kernel::running().is_ok_and(|kernel| kernel.links);

@@ -81,7 +81,7 @@ pub enum Removal {
 /// A control that is registered for as long as this lives, and its process does. Where others hold it too,
 /// the last one's end is its end.
 #[derive(Debug)]
-pub struct Held {
+pub struct RegisteredControl {
     name: String,
     _registration: Registration,
 }
@@ -94,7 +94,7 @@ enum Registration {
     Shared(Vec<OwnedFd>),
 }
 
-impl Held {
+impl RegisteredControl {
     /// The name for `setsockopt`, routes and scenarios.
     pub fn name(&self) -> &str {
         &self.name
@@ -219,7 +219,11 @@ impl Controls {
     /// # Errors
     /// As [`Error`] has them; [`Error::NameTaken`] if it is registered and cannot be shared: before Linux 6.4,
     /// or without CAP_SYS_ADMIN.
-    pub fn hold(&self, algorithm: Algorithm, options: &Options) -> Result<Held, Error> {
+    pub fn hold(
+        &self,
+        algorithm: Algorithm,
+        options: &Options,
+    ) -> Result<RegisteredControl, Error> {
         let name = self.name_of(algorithm);
         // Between two looks at it, another's registration may come or go.
         let deadline = Instant::now() + PATIENCE;
@@ -227,7 +231,7 @@ impl Controls {
             if registered().contains(&name)
                 && let Some(links) = sharing::keep(&name)
             {
-                return Ok(Held { name, _registration: Registration::Shared(links) });
+                return Ok(RegisteredControl { name, _registration: Registration::Shared(links) });
             }
             let [feedback, _] = self.maps();
             let there = Some(feedback).filter(|(_, path)| path.exists());
@@ -251,7 +255,7 @@ impl Controls {
         algorithm: Algorithm,
         options: &Options,
         map: BorrowedFd<'_>,
-    ) -> Result<Held, Error> {
+    ) -> Result<RegisteredControl, Error> {
         self.hold_from(algorithm, options, Some((FEEDBACK, MapFrom::Shared(map))))
     }
 
@@ -260,7 +264,7 @@ impl Controls {
         algorithm: Algorithm,
         options: &Options,
         feedback: Option<(&str, MapFrom<'_>)>,
-    ) -> Result<Held, Error> {
+    ) -> Result<RegisteredControl, Error> {
         let kernel = Kernel::running()?;
         let name = self.name_of(algorithm);
         let mut object = self.load_object(algorithm, options, &kernel, feedback.as_slice())?;
@@ -270,7 +274,7 @@ impl Controls {
             error if error.kind() == ErrorKind::AlreadyExists => self.taken(name.clone()),
             error => refused(&name, &kernel, error),
         })?;
-        Ok(Held { name, _registration: Registration::Own(link, ingress, object) })
+        Ok(RegisteredControl { name, _registration: Registration::Own(link, ingress, object) })
     }
 
     /// Takes the name back, unless others hold it. Connections that use the control keep it until they end.

@@ -17,7 +17,7 @@ mod refusal;
 mod registration;
 mod sharing;
 
-pub use controls::{Change, Controls, Held, Options, PREFIX, Removal, Status};
+pub use controls::{Change, Controls, Options, PREFIX, RegisteredControl, Removal, Status};
 pub use error::Error;
 pub use feedback::{feedback_in, goes_by_feedback, is_feedback};
 pub use kernel::Kernel;

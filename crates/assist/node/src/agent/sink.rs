@@ -231,7 +231,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use midspan_ccload::{Algorithm, Held, Options};
+    use midspan_ccload::{Algorithm, Options, RegisteredControl};
 
     fn entry() -> Entry {
         Entry {
@@ -319,7 +319,8 @@ mod tests {
             orders = orders.iter().flat_map(longer).collect();
         }
         for order in orders.iter().filter(|order| order.contains(&Agent)) {
-            let (mut relay, mut agent): (Option<Held>, Option<FeedbackMap>) = (None, None);
+            let (mut relay, mut agent): (Option<RegisteredControl>, Option<FeedbackMap>) =
+                (None, None);
             for step in order {
                 match step {
                     Relay if relay.is_none() => {

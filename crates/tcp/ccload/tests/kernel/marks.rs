@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use crate::path::Path;
+use crate::path::EmulatedPath;
 use crate::world::{World, named};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_cc::Config;
@@ -41,7 +41,7 @@ fn increased(rate: u64, most: u64) -> u64 {
 
 /// What the rate, which is the socket's greatest pacing rate, was before its first decrease that steps follow, after it,
 /// and a step later.
-fn first_decrease(path: &Path) -> [u64; 3] {
+fn first_decrease(path: &EmulatedPath) -> [u64; 3] {
     let mut rates: Vec<u64> = Vec::new();
     path.send_until(|sender| {
         let rate = tcp_info(sender).unwrap().max_pacing_rate * 8;
@@ -74,7 +74,7 @@ fn leads(mut from: u64, to: u64, most: u64) -> bool {
 fn a_marked_loss_is_the_radios() {
     let Some(world) = World::new() else { return };
     load(&world);
-    let path = Path::new(&world.name("me"), SEED, BASE_STATION, SLOW_RADIO);
+    let path = EmulatedPath::new(&world.name("me"), SEED, BASE_STATION, SLOW_RADIO);
     let [before, after, then] = first_decrease(&path);
     assert!(leads(after, then, FIRST), "{before} {after} {then}");
     assert!(!leads(after, then, after * 10 / 9), "{before} {after} {then}");
@@ -85,7 +85,7 @@ fn a_marked_loss_is_the_radios() {
 fn the_same_loss_unmarked_is_the_policers() {
     let Some(world) = World::new() else { return };
     load(&world);
-    let path = Path::new(&world.name("me"), SEED, NO_BASE_STATION, SLOW_RADIO);
+    let path = EmulatedPath::new(&world.name("me"), SEED, NO_BASE_STATION, SLOW_RADIO);
     let [before, after, then] = first_decrease(&path);
     assert!(leads(after, then, after * 10 / 9), "{before} {after} {then}");
     assert!(!leads(after, then, FIRST), "{before} {after} {then}");
@@ -120,7 +120,7 @@ fn marks_are_told_apart() {
         (NO_BASE_STATION, marking, ECE, WLA),
         (NO_BASE_STATION, "{ delay = '5 ms' }", SEEN, WLA | ECE),
     ] {
-        let path = Path::new(&world.name("me"), SEED, up, down);
+        let path = EmulatedPath::new(&world.name("me"), SEED, up, down);
         let map = marks_of(&world);
         let mut seen = 0;
         path.send_until(|sender| {
@@ -137,7 +137,7 @@ fn marks_are_told_apart() {
 fn marks_outlive_a_replacement() {
     let Some(world) = World::new() else { return };
     assert_eq!(load(&world), Change::Loaded);
-    let path = Path::new(&world.name("me"), SEED, BASE_STATION, SLOW_RADIO);
+    let path = EmulatedPath::new(&world.name("me"), SEED, BASE_STATION, SLOW_RADIO);
     assert_eq!(load(&world), Change::Replaced);
     let map = marks_of(&world);
     path.send_until(|sender| {
@@ -157,7 +157,7 @@ fn marks_stay_with_those_who_hold_the_control() {
     let map = marks_of(&world);
     let held = world.controls.hold(named("me"), &Options::default()).unwrap();
     assert_eq!(world.controls.unload(named("me")).unwrap(), Removal::Held);
-    let path = Path::new(held.name(), SEED, BASE_STATION, SLOW_RADIO);
+    let path = EmulatedPath::new(held.name(), SEED, BASE_STATION, SLOW_RADIO);
     path.send_until(|sender| {
         let (_, marks) = kept(&map, sender)?;
         marks.iter().any(|mark| mark & WLA != 0).then_some(())

@@ -5,7 +5,7 @@ use midspan_ccload::Options;
 use midspan_sys::socket::tcp_info;
 use midspan_units::Rate;
 
-use crate::path::Path;
+use crate::path::EmulatedPath;
 use crate::world::World;
 
 /// Of IP packets.
@@ -26,7 +26,7 @@ fn a_small_packet_takes_its_headers_time() {
     let Some(world) = World::new() else { return };
     let config = Config { me_initial_rate: Rate::from_bps(FIRST), ..Config::default() };
     world.load("me", &Options { config, unrestricted: false });
-    let path = Path::new(&world.name("me"), 1, "{ delay = '10 ms' }", POLICER);
+    let path = EmulatedPath::new(&world.name("me"), 1, "{ delay = '10 ms' }", POLICER);
     for _ in 0..UNPACED {
         path.send(&[130]);
     }

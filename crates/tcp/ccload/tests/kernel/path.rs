@@ -17,15 +17,15 @@ const UE: Ipv4Addr = Ipv4Addr::new(10, 46, 0, 1);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 46, 0, 2);
 
 /// A server that sends to a UE.
-pub(crate) struct Path {
+pub(crate) struct EmulatedPath {
     sender: TcpStream,
     receiver: TcpStream,
     _emulator: Emulator,
 }
 
-impl Path {
+impl EmulatedPath {
     /// Whose elements are those of a scenario's `up` and `down`.
-    pub(crate) fn new(control: &str, seed: u64, up: &str, down: &str) -> Path {
+    pub(crate) fn new(control: &str, seed: u64, up: &str, down: &str) -> EmulatedPath {
         let (ue, server) = (Netns::create().unwrap(), Netns::create().unwrap());
         let spec: LinkSpec = toml::from_str(&format!("up = [{up}]\ndown = [{down}]")).unwrap();
         let port = |netns: &Netns| PortConfig {
@@ -57,7 +57,7 @@ impl Path {
             .unwrap();
         let receiver = ue.run(|| TcpStream::connect((SERVER, 80)).unwrap()).unwrap();
         let (sender, _) = listener.accept().unwrap();
-        Path { sender, receiver, _emulator: emulator }
+        EmulatedPath { sender, receiver, _emulator: emulator }
     }
 
     /// Sends until `look` answers something, of which it is asked every few milliseconds.

@@ -4,7 +4,7 @@
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use midspan_sys::socket::tcp_info;
 
-use crate::path::Path;
+use crate::path::EmulatedPath;
 use crate::world::World;
 
 /// Of bpf/unanswered.bpf.c, as it is compiled. Names are the whole kernel's, so one test at a time has it.
@@ -30,7 +30,7 @@ fn a_window_does_not_follow_an_answer_that_was_not_given() {
     let mut object = ObjectBuilder::default().open_memory(OBJECT).unwrap().load().unwrap();
     let mut control = object.maps_mut().find(|map| map.name() == "control").unwrap();
     let _registered = control.attach_struct_ops().unwrap();
-    let path = Path::new(CONTROL, SEED, CLEAN, LOSSY);
+    let path = EmulatedPath::new(CONTROL, SEED, CLEAN, LOSSY);
     let mut most = 0;
     path.send_until(|sender| {
         most = most.max(tcp_info(sender).unwrap().unacked);
