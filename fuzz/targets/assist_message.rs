@@ -2,10 +2,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use midspan_assist_proto::{Feedback, Frames, ToDaemon, ToSender, UeMap};
+use midspan_assist_proto::{FeedbackDatagram, Frames, ToDaemon, ToSender, UeMap};
 
 fuzz_target!(|bytes: &[u8]| {
-    if let Ok(feedback) = Feedback::parse(bytes) {
+    if let Ok(feedback) = FeedbackDatagram::parse(bytes) {
         assert_eq!(&feedback.encode()[..], bytes);
     }
     Frames::default().feed(bytes, |frame| {

@@ -14,7 +14,7 @@ use common::{
 };
 use midspan_assist::agent::{Agent, Memory};
 use midspan_assist::tls::{Audit, DevSet};
-use midspan_assist_proto::{BasisKind, Feedback, Quality, ToDaemon, ToSender};
+use midspan_assist_proto::{BasisKind, FeedbackDatagram, Quality, ToDaemon, ToSender};
 use midspan_units::{Rate, Span};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -306,7 +306,7 @@ fn an_agent_believes_only_what_it_asked_for() {
                 panic!("{frame:?}")
             };
             assert_eq!(asked, ue(2));
-            let truth = |sequence| Feedback {
+            let truth = |sequence| FeedbackDatagram {
                 registration,
                 sequence,
                 ue: asked,
@@ -322,13 +322,24 @@ fn an_agent_believes_only_what_it_asked_for() {
             while !stopped.load(Ordering::Relaxed) {
                 sequence += 10;
                 let lies = [
-                    Feedback { ue: ue(3), bandwidth: lie, ..truth(sequence + 1) },
-                    Feedback { registration: 99, bandwidth: lie, ..truth(sequence + 2) },
-                    Feedback { basis: BasisKind::Oracle, bandwidth: lie, ..truth(sequence + 3) },
-                    Feedback { age: Span::from_secs(9), bandwidth: lie, ..truth(sequence + 4) },
-                    Feedback { bandwidth: Rate::from_bps(1_000_000_001), ..truth(sequence + 5) },
-                    Feedback { bandwidth: lie, ..truth(sequence) },
-                    Feedback { bandwidth: lie, ..truth(sequence - 3) },
+                    FeedbackDatagram { ue: ue(3), bandwidth: lie, ..truth(sequence + 1) },
+                    FeedbackDatagram { registration: 99, bandwidth: lie, ..truth(sequence + 2) },
+                    FeedbackDatagram {
+                        basis: BasisKind::Oracle,
+                        bandwidth: lie,
+                        ..truth(sequence + 3)
+                    },
+                    FeedbackDatagram {
+                        age: Span::from_secs(9),
+                        bandwidth: lie,
+                        ..truth(sequence + 4)
+                    },
+                    FeedbackDatagram {
+                        bandwidth: Rate::from_bps(1_000_000_001),
+                        ..truth(sequence + 5)
+                    },
+                    FeedbackDatagram { bandwidth: lie, ..truth(sequence) },
+                    FeedbackDatagram { bandwidth: lie, ..truth(sequence - 3) },
                 ];
                 let mut datagrams = vec![truth(sequence).encode().to_vec()];
                 datagrams.extend(lies.iter().map(|lie| lie.encode().to_vec()));

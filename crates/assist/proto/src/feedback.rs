@@ -24,7 +24,7 @@ pub const MOST_SPAN: Span = Span::from_secs(10);
 ///
 /// All numbers are big-endian. Flags: 1 oracle, 2 held, 4 closed, 8 clipped; the rest are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Feedback {
+pub struct FeedbackDatagram {
     /// Which registration of the receiver's this answers.
     pub registration: u32,
     /// Rises with each datagram of the registration.
@@ -64,7 +64,7 @@ const HELD: u8 = 2;
 const CLOSED: u8 = 4;
 const CLIPPED: u8 = 8;
 
-impl Feedback {
+impl FeedbackDatagram {
     /// Length of the datagram's payload.
     pub const BYTES: usize = 48;
 
@@ -93,7 +93,7 @@ impl Feedback {
     ///
     /// # Errors
     /// What is wrong with the first thing that is.
-    pub fn parse(bytes: &[u8]) -> Result<Feedback, Malformed> {
+    pub fn parse(bytes: &[u8]) -> Result<FeedbackDatagram, Malformed> {
         // The version first: another version may have another length.
         match bytes.first() {
             None => return Err(Malformed::Length(0)),
@@ -118,7 +118,7 @@ impl Feedback {
         if Span::from_micros(age.into()) > MOST_SPAN {
             return Err(Malformed::Age(age));
         }
-        Ok(Feedback {
+        Ok(FeedbackDatagram {
             registration: u32::from_be_bytes(field(bytes, 4)),
             sequence: u64::from_be_bytes(field(bytes, 8)),
             ue: address(field(bytes, 16)).ok_or(Malformed::Address)?,
@@ -141,7 +141,7 @@ impl Feedback {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Malformed {
     /// Not as long as this version's datagrams.
-    #[error("{0} bytes long, wanted {len}", len = Feedback::BYTES)]
+    #[error("{0} bytes long, wanted {len}", len = FeedbackDatagram::BYTES)]
     Length(usize),
     /// Another version of the protocol.
     #[error("version {0}, wanted {VERSION}")]
@@ -198,8 +198,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    pub(crate) fn sample() -> Feedback {
-        Feedback {
+    pub(crate) fn sample() -> FeedbackDatagram {
+        FeedbackDatagram {
             registration: 7,
             sequence: 0x0102_0304_0506_0708,
             ue: "10.45.0.2".parse().unwrap(),
@@ -222,8 +222,8 @@ pub(crate) mod tests {
     #[test]
     fn the_layout_is_as_documented_and_fits_in_64_bytes() {
         assert_eq!(sample().encode(), SAMPLE);
-        assert_eq!(Feedback::parse(&SAMPLE), Ok(sample()));
-        const { assert!(Feedback::BYTES <= 64) };
+        assert_eq!(FeedbackDatagram::parse(&SAMPLE), Ok(sample()));
+        const { assert!(FeedbackDatagram::BYTES <= 64) };
     }
 
     #[test]
@@ -231,14 +231,14 @@ pub(crate) mod tests {
         let damaged = |at: usize, with: &[u8]| {
             let mut bytes = SAMPLE;
             bytes[at..at + with.len()].copy_from_slice(with);
-            Feedback::parse(&bytes).unwrap_err()
+            FeedbackDatagram::parse(&bytes).unwrap_err()
         };
         for cut in 1..SAMPLE.len() {
-            assert_eq!(Feedback::parse(&SAMPLE[..cut]), Err(Malformed::Length(cut)));
+            assert_eq!(FeedbackDatagram::parse(&SAMPLE[..cut]), Err(Malformed::Length(cut)));
         }
-        assert_eq!(Feedback::parse(&[]), Err(Malformed::Length(0)));
+        assert_eq!(FeedbackDatagram::parse(&[]), Err(Malformed::Length(0)));
         let long = [&SAMPLE[..], &[0]].concat();
-        assert_eq!(Feedback::parse(&long), Err(Malformed::Length(49)));
+        assert_eq!(FeedbackDatagram::parse(&long), Err(Malformed::Length(49)));
         assert_eq!(damaged(0, &[2]), Malformed::Version(2));
         assert_eq!(damaged(1, &[0x10]), Malformed::Flags(0x10));
         assert_eq!(damaged(2, &[0, 255]), Malformed::Fairness);
@@ -255,7 +255,7 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..130)) {
-            if let Ok(feedback) = Feedback::parse(&bytes) {
+            if let Ok(feedback) = FeedbackDatagram::parse(&bytes) {
                 prop_assert_eq!(&feedback.encode()[..], &bytes[..]);
             }
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::fairness::Coefficient;
-use crate::{BasisKind, Feedback, Malformed, Quality, Seen, Window};
+use crate::{BasisKind, FeedbackDatagram, Malformed, Quality, Seen, Window};
 
 /// What a sender believes of the datagrams of one daemon: what it asked for, once, and in order.
 ///
@@ -148,7 +148,7 @@ impl Inbox {
     }
 
     fn judge(&mut self, datagram: &[u8], now: Time) -> Result<Update, Refusal> {
-        let feedback = Feedback::parse(datagram)?;
+        let feedback = FeedbackDatagram::parse(datagram)?;
         let registered =
             self.registered.get_mut(&feedback.registration).ok_or(Refusal::Unregistered)?;
         if feedback.ue != registered.ue {
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn what_is_overtaken_changes_nothing_and_is_not_missing() {
         let mut inbox = inbox();
-        let at = |sequence| Feedback { sequence, ..sample() }.encode();
+        let at = |sequence| FeedbackDatagram { sequence, ..sample() }.encode();
         assert!(inbox.accept(&at(10), NOW).is_ok());
         assert!(inbox.accept(&at(13), NOW).is_ok());
         assert_eq!(inbox.tally().missing, 2);
@@ -231,15 +231,20 @@ mod tests {
     #[test]
     fn everything_else_is_refused_and_counted() {
         let mut inbox = inbox();
-        let mut refusal = |feedback: Feedback| inbox.accept(&feedback.encode(), NOW).unwrap_err();
-        assert_eq!(refusal(Feedback { registration: 8, ..sample() }), Refusal::Unregistered);
+        let mut refusal =
+            |feedback: FeedbackDatagram| inbox.accept(&feedback.encode(), NOW).unwrap_err();
+        assert_eq!(
+            refusal(FeedbackDatagram { registration: 8, ..sample() }),
+            Refusal::Unregistered
+        );
         let other = "10.45.0.3".parse().unwrap();
-        assert_eq!(refusal(Feedback { ue: other, ..sample() }), Refusal::OtherUe);
-        let oracle = Feedback { basis: BasisKind::Oracle, ..sample() };
+        assert_eq!(refusal(FeedbackDatagram { ue: other, ..sample() }), Refusal::OtherUe);
+        let oracle = FeedbackDatagram { basis: BasisKind::Oracle, ..sample() };
         assert_eq!(refusal(oracle), Refusal::OtherBasis);
-        let old = Feedback { age: Span::from_millis(201), sequence: 1, ..sample() };
+        let old = FeedbackDatagram { age: Span::from_millis(201), sequence: 1, ..sample() };
         assert_eq!(refusal(old), Refusal::Old);
-        let fast = Feedback { bandwidth: Rate::from_bps(1_000_000_001), sequence: 2, ..sample() };
+        let fast =
+            FeedbackDatagram { bandwidth: Rate::from_bps(1_000_000_001), sequence: 2, ..sample() };
         assert_eq!(refusal(fast), Refusal::Implausible);
         assert!(matches!(inbox.accept(&[1, 2, 3], NOW), Err(Refusal::Malformed(_))));
         assert_eq!(inbox.withdraw(7), Some(sample().ue));
@@ -263,7 +268,7 @@ mod tests {
             let mut inbox = inbox();
             let mut newest = None;
             for sequence in sequences {
-                let datagram = Feedback { sequence, ..sample() }.encode();
+                let datagram = FeedbackDatagram { sequence, ..sample() }.encode();
                 let used = inbox.accept(&datagram, NOW).is_ok();
                 prop_assert_eq!(used, newest < Some(sequence));
                 newest = newest.max(Some(sequence));

@@ -3,7 +3,7 @@
 //! A NetAssist daemon beside the radio network measures what each UE's link can carry and what a
 //! round trip to it takes when no queue is in the way, and tells the senders that registered for
 //! the UE, one small datagram each period (the `natcp` paper, section 2.2). This crate has what
-//! both ends decide: the [`Feedback`] datagram, the messages of a registration
+//! both ends decide: the [`FeedbackDatagram`], the messages of a registration
 //! ([`ToDaemon`], [`ToSender`]), what a receiver believes ([`Inbox`]), who may ask for what
 //! ([`Policy`]), when what is due ([`Registry`]), and the estimators ([`estimate`]).
 //!
@@ -20,14 +20,14 @@ mod message;
 mod policy;
 mod reading;
 mod registry;
-mod trust;
+mod source_health;
 mod turns;
 mod ue_map;
 mod window;
 
 pub use basis::{Basis, BasisKind, Causal, Oracle};
 pub use board::{Board, Entry, Target};
-pub use feedback::{Feedback, MOST_BANDWIDTH, MOST_SPAN, Malformed, Quality};
+pub use feedback::{FeedbackDatagram, MOST_BANDWIDTH, MOST_SPAN, Malformed, Quality};
 pub use inbox::{Inbox, Refusal, Tally, Update};
 pub use message::{
     FRAME_BYTES, Frames, LONGEST_PERIOD, MessageError, Reason, SHORTEST_PERIOD, ToDaemon, ToSender,
@@ -35,6 +35,6 @@ pub use message::{
 pub use policy::{Policy, PolicyError, Revoked, Rights};
 pub use reading::{Blocks, LinkReading, Reading, Recorded};
 pub use registry::{Counts, Due, Limits, Registry, SessionId, SourceId, UeView};
-pub use trust::{Fault, GOOD_PER_FAULT, Trust, TrustLimits, Verdict};
+pub use source_health::{Fault, GOOD_PER_FAULT, HealthLimits, HealthState, SourceHealth};
 pub use ue_map::{Rnti, UeMap, UeMapError};
 pub use window::{Seen, Window};

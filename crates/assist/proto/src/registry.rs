@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::estimate::{Clip, Estimate, EstimatorConfig, UeEstimator};
 use crate::fairness::Coefficient;
 use crate::turns::{PeerId, Turn, Turns};
-use crate::{Basis, Feedback, Reading, Reason, Rights, ToDaemon, ToSender};
+use crate::{Basis, FeedbackDatagram, Reading, Reason, Rights, ToDaemon, ToSender};
 
 /// A connection of a sender, or of a UE. Chosen by the caller; not used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +80,7 @@ pub struct Due {
     /// To whom.
     pub session: SessionId,
     /// What.
-    pub datagram: [u8; Feedback::BYTES],
+    pub datagram: [u8; FeedbackDatagram::BYTES],
     /// How long ago it could first have been sent: what the caller's clock and load cost.
     pub late: Span,
 }
@@ -409,7 +409,7 @@ impl<B: Basis> Registry<B> {
                 self.counts.stale += 1;
                 continue;
             };
-            let feedback = Feedback {
+            let feedback = FeedbackDatagram {
                 registration: number,
                 sequence: registration.sequence,
                 ue: registration.ue,

@@ -35,9 +35,9 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
 }
 
-fn drain(registry: &mut Registry<Causal>, now: Time) -> Vec<(SessionId, Feedback)> {
+fn drain(registry: &mut Registry<Causal>, now: Time) -> Vec<(SessionId, FeedbackDatagram)> {
     std::iter::from_fn(|| registry.poll(now))
-        .map(|due| (due.session, Feedback::parse(&due.datagram).unwrap()))
+        .map(|due| (due.session, FeedbackDatagram::parse(&due.datagram).unwrap()))
         .collect()
 }
 

@@ -7,7 +7,8 @@ use std::net::IpAddr;
 
 use midspan_assist_proto::fairness::Coefficient;
 use midspan_assist_proto::{
-    BasisKind, FRAME_BYTES, Feedback, Frames, Inbox, Quality, Reason, ToDaemon, ToSender, UeMap,
+    BasisKind, FRAME_BYTES, FeedbackDatagram, Frames, Inbox, Quality, Reason, ToDaemon, ToSender,
+    UeMap,
 };
 use midspan_units::{Rate, Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,8 +20,8 @@ fn rounds() -> usize {
     if std::env::var_os("MIDSPAN_TEST_ALL").is_some() { ROUNDS * 50 } else { ROUNDS }
 }
 
-fn feedback() -> Feedback {
-    Feedback {
+fn feedback() -> FeedbackDatagram {
+    FeedbackDatagram {
         registration: 7,
         sequence: 99,
         ue: "10.45.0.2".parse().unwrap(),
@@ -39,7 +40,9 @@ fn corpus() -> Vec<Vec<u8>> {
     let refused = ToSender::Refused { registration: 1, reason: Reason::NotAllowed };
     let mut corpus: Vec<Vec<u8>> = vec![
         feedback().encode().into(),
-        Feedback { ue, fairness: None, basis: BasisKind::Oracle, ..feedback() }.encode().into(),
+        FeedbackDatagram { ue, fairness: None, basis: BasisKind::Oracle, ..feedback() }
+            .encode()
+            .into(),
         ToDaemon::HELLO.encode().into(),
         ToDaemon::Register { registration: 1, ue, period }.encode().into(),
         ToDaemon::Withdraw { registration: 1 }.encode().into(),
@@ -104,7 +107,7 @@ fn nothing_that_reads_bytes_can_be_broken_by_them() {
     let mut fed = 0;
     for _ in 0..rounds() {
         let bytes = wild.next();
-        if let Ok(feedback) = Feedback::parse(&bytes) {
+        if let Ok(feedback) = FeedbackDatagram::parse(&bytes) {
             assert_eq!(&feedback.encode()[..], &bytes[..]);
             assert!(feedback.bandwidth > Rate::from_bps(0) && feedback.min_rtt > Span::ZERO);
             datagrams += 1;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use midspan_assist_proto::estimate::{EstimatorConfig, MinRttConfig};
 use midspan_assist_proto::{
-    Basis, Board, Causal, Feedback, Inbox, Limits, Oracle, Recorded, Registry, Rights, SessionId,
+    Basis, Board, Causal, FeedbackDatagram, Inbox, Limits, Oracle, Recorded, Registry, Rights, SessionId,
     SourceId, Target, ToDaemon,
 };
 use midspan_cc::feedback::Value;
@@ -81,7 +81,7 @@ struct Line<B: Basis> {
     /// Of the radio's windows, the next one that is told.
     window: u64,
     /// On their way, and when they arrive.
-    under_way: VecDeque<(Time, [u8; Feedback::BYTES])>,
+    under_way: VecDeque<(Time, [u8; FeedbackDatagram::BYTES])>,
     /// Round trip between agent and daemon.
     distance: Span,
     inbox: Inbox,
@@ -135,7 +135,7 @@ impl<B: Recorded> Line<B> {
     }
 
     /// The next datagram whose way is over.
-    fn arrived(&mut self, now: Time) -> Option<[u8; Feedback::BYTES]> {
+    fn arrived(&mut self, now: Time) -> Option<[u8; FeedbackDatagram::BYTES]> {
         self.under_way.front().filter(|(at, _)| *at <= now)?;
         self.under_way.pop_front().map(|(_, datagram)| datagram)
     }

@@ -2,9 +2,9 @@
 //! where the congestion controls read it. What is not renewed times out there, so that a daemon,
 //! a connection or an agent that is lost means the base control, and nothing else.
 
+mod daemon_connection;
 mod flows;
 mod legs;
-mod link;
 mod regulate;
 mod sink;
 
@@ -21,8 +21,8 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot, watch};
 
+pub use daemon_connection::LinkStatus;
 pub use legs::Legs;
-pub use link::LinkStatus;
 pub use sink::{FeedbackMap, Memory, Sink};
 
 use crate::clock;
@@ -30,9 +30,9 @@ use crate::config::{AgentConfig, FlowsFrom, MinRttFrom};
 use crate::control::{Control, Request};
 use crate::daemon::{Error, runtime};
 use crate::tls::{Audit, AuditCounts};
+use daemon_connection::{DaemonConnection, Wanted};
 use flows::Flows;
 use legs::Watch;
-use link::{Link, Wanted};
 use regulate::Regulator;
 
 /// How often this host's connections are looked at.
@@ -278,7 +278,7 @@ impl Prepared {
     async fn run(mut self, stop: impl Future<Output = ()>) {
         let (wanted, watched) = watch::channel(Arc::new(Wanted::default()));
         for (index, daemon) in self.config.daemons.iter().enumerate() {
-            let link = Link {
+            let link = DaemonConnection {
                 index,
                 config: self.config.clone(),
                 daemon: daemon.clone(),

@@ -25,10 +25,10 @@ use super::{Close, Error, Event, probe};
 use crate::clock;
 use crate::config::{DaemonConfig, load_policy};
 use crate::control::{Control, Question, Request};
-use crate::source::{News, Sourced, ToDaemon};
+use crate::source::{SourceEvent, Sourced, ToDaemon};
 use crate::tls::{Audit, Peer, modified};
 
-/// Events, news and questions that may wait.
+/// Events and questions that may wait.
 const WAITING: usize = 4_096;
 /// Datagrams that are handed over, and events that are dealt with, before the connections get a turn.
 const TURN: usize = 256;
@@ -50,8 +50,8 @@ pub(super) struct Core<B: Sourced> {
     audit: Audit,
     files: Vec<Option<SystemTime>>,
     events: mpsc::Receiver<Event>,
-    news: mpsc::Receiver<(SourceId, News<B>)>,
-    news_to: ToDaemon<B>,
+    source_events: mpsc::Receiver<(SourceId, SourceEvent<B>)>,
+    source_events_to: ToDaemon<B>,
     questions: mpsc::Receiver<Question>,
     questions_to: mpsc::Sender<Question>,
     _control: Option<Control>,
@@ -80,7 +80,7 @@ impl<B: Sourced> Core<B> {
         let endpoint = Endpoint::server(identity.server(&audit)?, config.listen)
             .map_err(Error::system(format!("listening at {}", config.listen)))?;
         let (events_to, events) = mpsc::channel(WAITING);
-        let (news_to, news) = mpsc::channel(WAITING);
+        let (source_events_to, source_events) = mpsc::channel(WAITING);
         let (questions_to, questions) = mpsc::channel(16);
         let control = config.control.as_deref().map(|path| {
             Control::listen(path, questions_to.clone()).map_err(Error::system("control socket"))
@@ -92,7 +92,7 @@ impl<B: Sourced> Core<B> {
             let fault = |said: String| Error::Source { name: source.name.clone(), said };
             let mut known = Source::new(id, source.clone(), now);
             known.read_map(&mut registry).map_err(fault)?;
-            B::start(id, source, news_to.clone()).map_err(fault)?;
+            B::start(id, source, source_events_to.clone()).map_err(fault)?;
             sources.push(known);
         }
         if let Some(target) = config.probe {
@@ -115,8 +115,8 @@ impl<B: Sourced> Core<B> {
             audit,
             files,
             events,
-            news,
-            news_to,
+            source_events,
+            source_events_to,
             questions,
             questions_to,
             _control: control.transpose()?,
@@ -135,8 +135,8 @@ impl<B: Sourced> Core<B> {
         self.endpoint.local_addr().unwrap_or(self.config.listen)
     }
 
-    pub(super) fn news(&self) -> ToDaemon<B> {
-        self.news_to.clone()
+    pub(super) fn source_events(&self) -> ToDaemon<B> {
+        self.source_events_to.clone()
     }
 
     pub(super) fn questions(&self) -> mpsc::Sender<Question> {
@@ -154,7 +154,7 @@ impl<B: Sourced> Core<B> {
             let due = Instant::now() + wait.map_or(HOUSEKEEPING, Duration::from);
             tokio::select! {
                 () = &mut stop => break,
-                Some((source, news)) = self.news.recv() => self.hear(source, news),
+                Some((source, event)) = self.source_events.recv() => self.handle(source, event),
                 Some(event) = self.events.recv() => self.happened(event),
                 Some((request, answer)) = self.questions.recv() => {
                     let _ = answer.send(self.answer(request));
@@ -173,8 +173,8 @@ impl<B: Sourced> Core<B> {
             }
             // What came in at the same time, before anything is decided on half of it.
             for _ in 0..WAITING {
-                match self.news.try_recv() {
-                    Ok((source, news)) => self.hear(source, news),
+                match self.source_events.try_recv() {
+                    Ok((source, event)) => self.handle(source, event),
                     Err(_) => break,
                 }
             }
@@ -201,9 +201,9 @@ impl<B: Sourced> Core<B> {
         tokio::task::yield_now().await;
     }
 
-    fn hear(&mut self, id: SourceId, news: News<B>) {
+    fn handle(&mut self, id: SourceId, event: SourceEvent<B>) {
         if let Some(source) = self.sources.get_mut(id.0 as usize) {
-            source.hear(news, &mut self.registry, clock::now());
+            source.handle(event, &mut self.registry, clock::now());
         }
     }
 
@@ -276,7 +276,7 @@ impl<B: Sourced> Core<B> {
                 tracing::warn!("{said}; the old one holds");
                 self.reloads_failed += 1;
             }
-            source.settle(&mut self.registry, now);
+            source.update(&mut self.registry, now);
         }
         self.registry.tidy(now);
         let files = files(&self.config);

@@ -152,7 +152,9 @@ impl<B: Sourced> Daemon<B> {
                     Ok(core) => {
                         let embedded = names
                             .into_iter()
-                            .map(|(id, name)| (name, Embedded::new(SourceId(id), core.news())))
+                            .map(|(id, name)| {
+                                (name, Embedded::new(SourceId(id), core.source_events()))
+                            })
                             .collect();
                         let _ = ready.send(Ok((core.address(), embedded, core.questions())));
                         core.run(async { drop(stopped.await) }).await;

@@ -4,20 +4,20 @@ use std::fs;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use midspan_assist_proto::{Basis, Reading, Registry, SourceId, Trust, UeMap, Verdict};
+use midspan_assist_proto::{Basis, HealthState, Reading, Registry, SourceHealth, SourceId, UeMap};
 use midspan_units::Time;
 
 use super::status::{SourceCounts, SourceStatus};
-use crate::source::{News, SourceConfig, UeName};
+use crate::source::{SourceConfig, SourceEvent, UeName};
 use crate::tls::modified;
 
 /// One source.
 pub(super) struct Source {
     id: SourceId,
     config: SourceConfig,
-    trust: Trust,
-    /// What was last done about the trust.
-    verdict: Verdict,
+    health: SourceHealth,
+    /// What was last done about its health.
+    state: HealthState,
     map: UeMap,
     map_changed: Option<SystemTime>,
     counts: SourceCounts,
@@ -29,8 +29,8 @@ impl Source {
     pub(super) fn new(id: SourceId, config: SourceConfig, now: Time) -> Source {
         Source {
             id,
-            trust: Trust::new(config.trust, now),
-            verdict: Verdict::Believed,
+            health: SourceHealth::new(config.trust, now),
+            state: HealthState::Believed,
             map: UeMap::default(),
             map_changed: None,
             counts: SourceCounts::default(),
@@ -45,25 +45,30 @@ impl Source {
     }
 
     /// Takes what it says.
-    pub(super) fn hear<B: Basis>(&mut self, news: News<B>, registry: &mut Registry<B>, now: Time) {
-        match news {
-            News::Readings(readings) => {
+    pub(super) fn handle<B: Basis>(
+        &mut self,
+        event: SourceEvent<B>,
+        registry: &mut Registry<B>,
+        now: Time,
+    ) {
+        match event {
+            SourceEvent::Readings(readings) => {
                 if readings.is_empty() {
-                    self.trust.good(now);
+                    self.health.good(now);
                 }
                 for (name, reading) in readings {
                     self.reading(name, &reading, registry, now);
                 }
             }
-            News::Unreadable(why) => {
+            SourceEvent::Unreadable(why) => {
                 self.counts.unreadable += 1;
                 self.fault(why, now);
             }
-            News::Stale(count) => {
+            SourceEvent::Stale(count) => {
                 self.counts.stale += count as u64;
                 self.fault("its clock stands still or goes backwards".into(), now);
             }
-            News::Down(why) => {
+            SourceEvent::Down(why) => {
                 self.counts.down += 1;
                 if self.last_fault.as_ref() != Some(&why) {
                     tracing::warn!(source = self.config.name, "{why}");
@@ -71,7 +76,7 @@ impl Source {
                 self.last_fault = Some(why);
             }
         }
-        self.settle(registry, now);
+        self.update(registry, now);
     }
 
     fn reading<B: Basis>(
@@ -83,7 +88,7 @@ impl Source {
     ) {
         self.counts.readings += 1;
         self.newest = self.newest.max(Some(reading.at));
-        if self.trust.verdict(now) == Verdict::CutOff {
+        if self.health.state(now) == HealthState::CutOff {
             self.counts.ignored += 1;
             return;
         }
@@ -94,24 +99,24 @@ impl Source {
         let Some(address) = address else {
             // Not its fault.
             self.counts.unmapped += 1;
-            self.trust.good(now);
+            self.health.good(now);
             return;
         };
         // On probation before it is told to anybody.
-        registry.withhold(self.id, self.trust.verdict(now) == Verdict::OnProbation);
+        registry.withhold(self.id, self.health.state(now) == HealthState::OnProbation);
         match registry.observe(self.id, address, reading, now) {
             Some(clip) => {
                 self.counts.implausible += 1;
                 self.fault(format!("{name}: implausible ({clip:?})").to_lowercase(), now);
             }
             None => {
-                self.trust.good(now);
+                self.health.good(now);
             }
         }
     }
 
     fn fault(&mut self, why: String, now: Time) {
-        if self.trust.fault(now) {
+        if self.health.fault(now) {
             self.counts.cut_off += 1;
             tracing::warn!(source = self.config.name, "cut off: {why}");
         }
@@ -119,24 +124,24 @@ impl Source {
     }
 
     /// Acts on what it is worth now: once for each change.
-    pub(super) fn settle<B: Basis>(&mut self, registry: &mut Registry<B>, now: Time) {
-        let verdict = self.trust.verdict(now);
-        if verdict == self.verdict {
+    pub(super) fn update<B: Basis>(&mut self, registry: &mut Registry<B>, now: Time) {
+        let state = self.health.state(now);
+        if state == self.state {
             return;
         }
-        match verdict {
-            Verdict::CutOff => registry.forget_source(self.id),
-            Verdict::Stalled => {
+        match state {
+            HealthState::CutOff => registry.forget_source(self.id),
+            HealthState::Stalled => {
                 self.counts.stalled += 1;
                 tracing::warn!(source = self.config.name, "stalled");
                 registry.forget_source(self.id);
             }
-            Verdict::OnProbation | Verdict::Believed => {
-                tracing::info!(source = self.config.name, ?verdict, "heard again");
+            HealthState::OnProbation | HealthState::Believed => {
+                tracing::info!(source = self.config.name, verdict = ?state, "heard again");
             }
         }
-        registry.withhold(self.id, verdict == Verdict::OnProbation);
-        self.verdict = verdict;
+        registry.withhold(self.id, state == HealthState::OnProbation);
+        self.state = state;
     }
 
     /// Reads the file of RNTIs again if it changed. What it says replaces all that was known.
@@ -183,7 +188,7 @@ impl Source {
     pub(super) fn status(&self, now: Time) -> SourceStatus {
         SourceStatus {
             name: self.config.name.clone(),
-            verdict: self.trust.verdict(now),
+            verdict: self.health.state(now),
             counts: self.counts,
             last_fault: self.last_fault.clone(),
             age: self.newest.map(|newest| now.since(newest)),

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use midspan_assist_proto::{BasisKind, Counts, UeView, Verdict};
+use midspan_assist_proto::{BasisKind, Counts, HealthState, UeView};
 use midspan_units::Span;
 use serde::Serialize;
 
@@ -59,7 +59,7 @@ pub struct SourceStatus {
     /// Its name.
     pub name: String,
     /// What it is worth.
-    pub verdict: Verdict,
+    pub verdict: HealthState,
     /// What it has said.
     #[serde(flatten)]
     pub counts: SourceCounts,

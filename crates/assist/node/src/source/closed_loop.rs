@@ -117,7 +117,7 @@ const REMEMBERED: u64 = 340_000;
 const UE: &str = "10.45.0.2";
 
 /// What the radio does.
-struct Link {
+struct RadioLink {
     /// For each report, over and over: what the base station sends each millisecond, headers and all,
     /// and channel quality, as reported.
     reports: Vec<(u64, f64)>,
@@ -126,7 +126,7 @@ struct Link {
     cell: Option<Cell>,
 }
 
-impl Link {
+impl RadioLink {
     fn report(&self, ms: u64) -> (u64, f64) {
         self.reports[(ms / REPORT_MS) as usize % self.reports.len()]
     }
@@ -274,7 +274,7 @@ impl Sender {
     }
 }
 
-fn run(start: Start, link: &Link, limits: Limits, timeout: Span) -> Outcome {
+fn run(start: Start, link: &RadioLink, limits: Limits, timeout: Span) -> Outcome {
     let ue: IpAddr = UE.parse().unwrap();
     let estimator = EstimatorConfig {
         min_rtt: MinRttConfig { network: Span::from_millis(RADIO_MS), ..MinRttConfig::default() },
@@ -371,7 +371,7 @@ fn run(start: Start, link: &Link, limits: Limits, timeout: Span) -> Outcome {
 
 /// With the settings that a daemon and an agent have by themselves.
 fn usual(start: Start) -> Outcome {
-    let link = Link {
+    let link = RadioLink {
         reports: vec![(SENT_A_MS, start.cqi)],
         slow_ms: if start.slow { start.begins + SLOW_MS } else { 0 },
         cell: start.blocks.map(|blocks| Cell { blocks, ..CELL }),
@@ -379,7 +379,7 @@ fn usual(start: Start) -> Outcome {
     over(start, &link)
 }
 
-fn over(start: Start, link: &Link) -> Outcome {
+fn over(start: Start, link: &RadioLink) -> Outcome {
     run(start, link, Limits::default(), crate::config::timeout(Span::from_millis(50)))
 }
 
@@ -460,7 +460,7 @@ fn what_slow_start_shows_is_not_held_for_long() {
 
 /// What a recorded base station served while it was filled, report by report: a second at least, and
 /// no less than half of the most.
-fn recorded(name: &str, cell: Cell) -> Option<Link> {
+fn recorded(name: &str, cell: Cell) -> Option<RadioLink> {
     let text = recording(name)?;
     let ue = "/cell_list/0/cell_container/ue_list/0/ue_container";
     let served: Vec<(u64, f64)> = serde_json::Deserializer::from_slice(&text)
@@ -478,7 +478,7 @@ fn recorded(name: &str, cell: Cell) -> Option<Link> {
     let reports: Vec<_> =
         filled.flat_map(|stretch| &stretch[1..stretch.len() - 1]).copied().collect();
     assert!(reports.len() > 50, "{}", reports.len());
-    Some(Link { reports, slow_ms: 0, cell: Some(cell) })
+    Some(RadioLink { reports, slow_ms: 0, cell: Some(cell) })
 }
 
 /// The link of each recording, with its own kind of bearer, in reports that come at once and in clumps.

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use midspan_assist_proto::TrustLimits;
+use midspan_assist_proto::HealthLimits;
 use midspan_assist_proto::estimate::Cell;
 use midspan_units::Span;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct SourceConfig {
     pub cell: Option<Cell>,
     /// When it is cut off.
     #[serde(default)]
-    pub trust: TrustLimits,
+    pub trust: HealthLimits,
 }
 
 fn period() -> Span {
@@ -79,7 +79,7 @@ impl SourceConfig {
             period,
             rnti: None,
             cell: None,
-            trust: TrustLimits::default(),
+            trust: HealthLimits::default(),
         }
     }
 

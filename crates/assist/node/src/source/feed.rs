@@ -34,14 +34,14 @@ struct Line {
     ue: UeName,
     window_ms: Option<f64>,
     #[serde(default)]
-    downlink: Link,
+    downlink: LinkReadings,
     #[serde(default)]
-    uplink: Link,
+    uplink: LinkReadings,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
-struct Link {
+struct LinkReadings {
     capacity_bps: Option<f64>,
     served_bps: Option<f64>,
     backlog_bytes: Option<f64>,
@@ -77,7 +77,7 @@ impl Feed {
         })
     }
 
-    fn link(&self, link: Link) -> Result<LinkReading, Unreadable> {
+    fn link(&self, link: LinkReadings) -> Result<LinkReading, Unreadable> {
         let number = |name: &str, value: Option<f64>| {
             value.map(|value| whole(value).ok_or_else(|| negative(name))).transpose()
         };

@@ -9,7 +9,7 @@ use midspan_assist_proto::Causal;
 use ureq::Agent;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use super::{End, Format, Link, SourceConfig};
+use super::{End, Format, SourceChannel, SourceConfig};
 
 /// The longest answer.
 const LONGEST: u64 = 16 << 20;
@@ -47,17 +47,17 @@ impl Poll {
         })
     }
 
-    pub(super) fn run(&self, link: &mut Link<Causal>, format: &mut dyn Format) -> End {
+    pub(super) fn run(&self, channel: &mut SourceChannel<Causal>, format: &mut dyn Format) -> End {
         let mut next = Instant::now();
         loop {
-            if let Err(end) = link.check() {
+            if let Err(end) = channel.check() {
                 return end;
             }
             let answer = self.agent.get(&self.url).call().and_then(|mut response| {
                 response.body_mut().with_config().limit(LONGEST).read_to_vec()
             });
             let end = match answer {
-                Ok(body) => link.record(&body, format),
+                Ok(body) => channel.record(&body, format),
                 Err(error) => return End::Down(format!("{}: {error}", self.url)),
             };
             if let Err(end) = end {

@@ -39,7 +39,7 @@ use crate::clock;
 
 /// What a source has to say to the daemon.
 #[derive(Debug)]
-pub enum News<B: Basis> {
+pub enum SourceEvent<B: Basis> {
     /// Readings, UE by UE.
     Readings(Vec<(UeName, Reading<B>)>),
     /// A record that made no sense.
@@ -50,8 +50,8 @@ pub enum News<B: Basis> {
     Down(String),
 }
 
-/// Where news go, and from whom.
-pub type ToDaemon<B> = mpsc::Sender<(SourceId, News<B>)>;
+/// Where events go, and from whom.
+pub type ToDaemon<B> = mpsc::Sender<(SourceId, SourceEvent<B>)>;
 
 /// Of which windows sources can tell: all of those that passed, recordings also of those that come.
 pub trait Sourced: Recorded {
@@ -64,34 +64,34 @@ pub trait Sourced: Recorded {
 
 impl Sourced for Causal {
     fn start(id: SourceId, config: &SourceConfig, to: ToDaemon<Self>) -> Result<(), String> {
-        let link = Link { id, to, clock: SourceClock::new(config.period) };
+        let channel = SourceChannel { id, to, clock: SourceClock::new(config.period) };
         let cell = config.cell;
         match config.kind {
             SourceKind::Feed => {
                 let file = config.file()?.to_owned();
-                run(link, config, move |link| {
-                    tail::follow(link, &file, Records::Lines, &mut Feed::new(cell))
+                run(channel, config, move |channel| {
+                    tail::follow(channel, &file, Records::Lines, &mut Feed::new(cell))
                 })
             }
             SourceKind::Srsenb => {
                 let file = config.file()?.to_owned();
-                run(link, config, move |link| {
-                    tail::follow(link, &file, Records::Objects, &mut SrsEnb::new(cell))
+                run(channel, config, move |channel| {
+                    tail::follow(channel, &file, Records::Objects, &mut SrsEnb::new(cell))
                 })
             }
             SourceKind::Srsgnb => {
                 let (url, silence) = (config.url()?.to_owned(), config.trust.stall);
-                run(link, config, move |link| {
-                    websocket::listen(link, &url, silence.into(), &mut SrsGnb::new(cell))
+                run(channel, config, move |channel| {
+                    websocket::listen(channel, &url, silence.into(), &mut SrsGnb::new(cell))
                 })
             }
             SourceKind::Rni => {
                 let poll = http::Poll::new(config)?;
-                run(link, config, move |link| poll.run(link, &mut Rni))
+                run(channel, config, move |channel| poll.run(channel, &mut Rni))
             }
             SourceKind::Trace => {
-                let windows = Windows::read(config)?;
-                run(link, config, move |link| windows.play(link))
+                let windows = RecordedWindows::read(config)?;
+                run(channel, config, move |channel| windows.play(channel))
             }
             SourceKind::Embedded => Ok(()),
         }
@@ -100,11 +100,11 @@ impl Sourced for Causal {
 
 impl Sourced for Oracle {
     fn start(id: SourceId, config: &SourceConfig, to: ToDaemon<Self>) -> Result<(), String> {
-        let link = Link { id, to, clock: SourceClock::new(config.period) };
+        let channel = SourceChannel { id, to, clock: SourceClock::new(config.period) };
         match config.kind {
             SourceKind::Trace => {
-                let windows = Windows::read(config)?;
-                run(link, config, move |link| windows.play(link))
+                let windows = RecordedWindows::read(config)?;
+                run(channel, config, move |channel| windows.play(channel))
             }
             SourceKind::Embedded => Ok(()),
             _ => Err("`basis = \"oracle\"` takes sources of kind \"trace\" or \"embedded\": no \
@@ -123,16 +123,16 @@ pub(crate) enum End {
     Down(String),
 }
 
-/// A source's line to the daemon.
-pub(crate) struct Link<B: Basis> {
+/// A source's channel to the daemon.
+pub(crate) struct SourceChannel<B: Basis> {
     id: SourceId,
     to: ToDaemon<B>,
     clock: SourceClock,
 }
 
-impl<B: Basis> Link<B> {
-    fn say(&self, news: News<B>) -> Result<(), End> {
-        self.to.blocking_send((self.id, news)).map_err(|_| End::NobodyListens)
+impl<B: Basis> SourceChannel<B> {
+    fn say(&self, event: SourceEvent<B>) -> Result<(), End> {
+        self.to.blocking_send((self.id, event)).map_err(|_| End::NobodyListens)
     }
 
     /// Whether anybody listens.
@@ -141,7 +141,7 @@ impl<B: Basis> Link<B> {
     }
 }
 
-impl Link<Causal> {
+impl SourceChannel<Causal> {
     /// Reads a record and passes on what it says, as of now.
     pub(crate) fn record(&mut self, record: &[u8], format: &mut dyn Format) -> Result<(), End> {
         match format.read(record) {
@@ -149,33 +149,33 @@ impl Link<Causal> {
             Ok(Some(batch)) => {
                 let (readings, stale) = self.clock.readings(batch, clock::now());
                 if stale > 0 {
-                    self.say(News::Stale(stale))?;
+                    self.say(SourceEvent::Stale(stale))?;
                 }
-                self.say(News::Readings(readings))
+                self.say(SourceEvent::Readings(readings))
             }
             Err(Unreadable(why)) => self.unreadable(why),
         }
     }
 
     pub(crate) fn unreadable(&self, why: String) -> Result<(), End> {
-        self.say(News::Unreadable(why))
+        self.say(SourceEvent::Unreadable(why))
     }
 }
 
 /// Runs a transport in a thread, again and again, with longer and longer pauses while it fails.
 fn run<B: Basis>(
-    mut link: Link<B>,
+    mut channel: SourceChannel<B>,
     config: &SourceConfig,
-    mut transport: impl FnMut(&mut Link<B>) -> End + Send + 'static,
+    mut transport: impl FnMut(&mut SourceChannel<B>) -> End + Send + 'static,
 ) -> Result<(), String> {
     let work = move || {
         let mut pause = FIRST_PAUSE;
         loop {
             let began = clock::now();
-            match transport(&mut link) {
+            match transport(&mut channel) {
                 End::NobodyListens => return,
                 End::Down(why) => {
-                    if link.say(News::Down(why)).is_err() {
+                    if channel.say(SourceEvent::Down(why)).is_err() {
                         return;
                     }
                 }
@@ -277,14 +277,14 @@ impl Stamps {
 }
 
 /// A recording's two directions, for one UE.
-struct Windows {
+struct RecordedWindows {
     ue: UeName,
     downlink: TraceWindows,
     uplink: Option<TraceWindows>,
 }
 
-impl Windows {
-    fn read(config: &SourceConfig) -> Result<Windows, String> {
+impl RecordedWindows {
+    fn read(config: &SourceConfig) -> Result<RecordedWindows, String> {
         let read = |path: &std::path::Path| {
             let in_file = |error: String| format!("{}: {error}", path.display());
             let bytes = std::fs::read(path).map_err(|error| in_file(error.to_string()))?;
@@ -293,7 +293,7 @@ impl Windows {
             Ok::<_, String>(TraceWindows::new(trace, config.period))
         };
         let ue = config.ue.ok_or("kind \"trace\" takes `ue`, the address of the UE")?;
-        Ok(Windows {
+        Ok(RecordedWindows {
             ue: UeName::Address(ue),
             downlink: read(config.file()?)?,
             uplink: config.uplink.as_deref().map(read).transpose()?,
@@ -301,7 +301,7 @@ impl Windows {
     }
 
     /// Tells window after window.
-    fn play<B: Recorded>(&self, link: &mut Link<B>) -> End {
+    fn play<B: Recorded>(&self, channel: &mut SourceChannel<B>) -> End {
         let start = clock::now();
         let window = self.downlink.window();
         for index in 0.. {
@@ -312,7 +312,7 @@ impl Windows {
             }
             let up = self.uplink.as_ref().map(|uplink| uplink.rate(index));
             let reading = B::reading(at, window, self.downlink.rate(index), up);
-            if let Err(end) = link.say(News::Readings(vec![(self.ue, reading)])) {
+            if let Err(end) = channel.say(SourceEvent::Readings(vec![(self.ue, reading)])) {
                 return end;
             }
         }
@@ -336,7 +336,7 @@ impl<B: Basis> Embedded<B> {
     /// Hands readings to the daemon; their times are on the kernel's monotonic clock
     /// ([`crate::now`]). False if the daemon is so far behind that they were dropped, or gone.
     pub fn report(&self, readings: Vec<(UeName, Reading<B>)>) -> bool {
-        self.to.try_send((self.id, News::Readings(readings))).is_ok()
+        self.to.try_send((self.id, SourceEvent::Readings(readings))).is_ok()
     }
 
     /// Of which windows readings are.

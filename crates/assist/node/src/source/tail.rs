@@ -11,14 +11,14 @@ use midspan_assist_proto::Causal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 
-use super::{End, Format, Link, Records, Splitter};
+use super::{End, Format, Records, SourceChannel, Splitter};
 
 /// How often a file is looked at. Readings gain this much age at most.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Follows the file from its present end, and past truncation and replacement.
 pub(super) fn follow(
-    link: &mut Link<Causal>,
+    channel: &mut SourceChannel<Causal>,
     path: &Path,
     records: Records,
     format: &mut dyn Format,
@@ -30,13 +30,13 @@ pub(super) fn follow(
     };
     let mut splitter = Splitter::new(records);
     if records == Records::Lines
-        && let Err(end) = opened.skip_to_end(link, format)
+        && let Err(end) = opened.skip_to_end(channel, format)
     {
         return end;
     }
     let mut buffer = vec![0; 1 << 16];
     loop {
-        if let Err(end) = link.check() {
+        if let Err(end) = channel.check() {
             return end;
         }
         match opened.file.read(&mut buffer) {
@@ -52,10 +52,10 @@ pub(super) fn follow(
                 let mut end = None;
                 let fed = splitter.feed(&buffer[..count], |record| {
                     if end.is_none() {
-                        end = link.record(record, format).err();
+                        end = channel.record(record, format).err();
                     }
                 });
-                let fed = fed.map_err(|error| link.unreadable(error.to_string()));
+                let fed = fed.map_err(|error| channel.unreadable(error.to_string()));
                 if let Some(end) = end.or(fed.err().and_then(Result::err)) {
                     return end;
                 }
@@ -96,7 +96,11 @@ impl Opened {
     }
 
     /// Reads the first line, which may be a heading, and passes over the rest of what is there.
-    fn skip_to_end(&mut self, link: &mut Link<Causal>, format: &mut dyn Format) -> Result<(), End> {
+    fn skip_to_end(
+        &mut self,
+        channel: &mut SourceChannel<Causal>,
+        format: &mut dyn Format,
+    ) -> Result<(), End> {
         if self.is_fifo {
             return Ok(());
         }
@@ -109,7 +113,7 @@ impl Opened {
             && !heading.starts_with(b"{")
             && let Err(error) = format.read(heading)
         {
-            link.unreadable(error.to_string())?;
+            channel.unreadable(error.to_string())?;
         }
         let to = if whole { SeekFrom::End(0) } else { SeekFrom::Start(0) };
         self.file.seek(to).map_err(|error| End::Down(error.to_string()))?;

@@ -9,7 +9,7 @@ use tungstenite::client::{IntoClientRequest, client_with_config};
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Error, Message};
 
-use super::{End, Format, Link, srsgnb};
+use super::{End, Format, SourceChannel, srsgnb};
 
 const CONNECT: Duration = Duration::from_secs(2);
 /// How long a read waits before it is seen whether anybody listens.
@@ -18,19 +18,19 @@ const LONGEST: usize = 16 << 20;
 
 /// Subscribes and passes messages on, until the connection ends or is silent for `silence`.
 pub(super) fn listen(
-    link: &mut Link<Causal>,
+    channel: &mut SourceChannel<Causal>,
     url: &str,
     silence: Duration,
     format: &mut dyn Format,
 ) -> End {
-    match try_listen(link, url, silence, format) {
+    match try_listen(channel, url, silence, format) {
         Ok(end) => end,
         Err(error) => End::Down(format!("{url}: {error}")),
     }
 }
 
 fn try_listen(
-    link: &mut Link<Causal>,
+    channel: &mut SourceChannel<Causal>,
     url: &str,
     silence: Duration,
     format: &mut dyn Format,
@@ -54,12 +54,12 @@ fn try_listen(
     socket.send(Message::text(srsgnb::SUBSCRIBE))?;
     let mut last = Instant::now();
     loop {
-        if let Err(end) = link.check() {
+        if let Err(end) = channel.check() {
             return Ok(end);
         }
         let end = match socket.read() {
-            Ok(Message::Text(text)) => link.record(text.as_bytes(), format),
-            Ok(Message::Binary(bytes)) => link.record(&bytes, format),
+            Ok(Message::Text(text)) => channel.record(text.as_bytes(), format),
+            Ok(Message::Binary(bytes)) => channel.record(&bytes, format),
             Ok(Message::Close(_)) => return Ok(End::Down(format!("{url}: closed"))),
             Ok(_) => Ok(()),
             Err(Error::Io(error))

@@ -89,11 +89,11 @@ pub struct Capacity {
     plateau: Plateau,
     /// What was last told.
     told: Rate,
-    held: Option<Held>,
+    held: Option<HeldRate>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct HeldRate {
     /// What the link was seen to carry.
     rate: Rate,
     /// When the sender last used it.
@@ -192,7 +192,7 @@ impl Capacity {
         if let Some(known) = measured {
             // A closed window says nothing about what comes after it.
             if known.rate > Rate::from_bps(0) {
-                self.held = Some(Held::seen(known.rate, at));
+                self.held = Some(HeldRate::seen(known.rate, at));
             }
             return measured;
         }
@@ -241,7 +241,7 @@ impl Capacity {
         excess: Span,
     ) -> Rate {
         let drains = Phase::Drains { since: at, length: excess * LESS };
-        let held = self.held.get_or_insert(Held {
+        let held = self.held.get_or_insert(HeldRate {
             rate: served,
             since: at,
             phase: drains,
@@ -279,14 +279,14 @@ impl Capacity {
     /// Holds what is served steadily.
     fn see_plateau(&mut self, at: Time, served: Rate) {
         let unseen = self.flight.bytes() == 0;
-        let lower = |held: Held| {
+        let lower = |held: HeldRate| {
             unseen && held.is_settled(at) && served.as_bps() < held.rate.as_bps() / 16 * 15
         };
         if let Some(waits) = self.plateau.note(at, served, self.told)
             && self.held.is_none_or(lower)
         {
             let phase = Phase::Drains { since: at, length: (waits * LESS).min(PULSE * 2) };
-            self.held = Some(Held { phase, unseen: true, ..Held::seen(served, at) });
+            self.held = Some(HeldRate { phase, unseen: true, ..HeldRate::seen(served, at) });
         }
     }
 
@@ -296,7 +296,7 @@ impl Capacity {
             && self.flight.served().is_some()
             && ceiling.is_some_and(|ceiling| ceiling < served)
         {
-            self.held = Some(Held { unseen: true, ..Held::seen(served, at) });
+            self.held = Some(HeldRate { unseen: true, ..HeldRate::seen(served, at) });
         }
         let Some(held) = &mut self.held else {
             return ceiling.map(|ceiling| ceiling.max(served));
@@ -330,9 +330,9 @@ impl Capacity {
     }
 }
 
-impl Held {
-    fn seen(rate: Rate, at: Time) -> Held {
-        Held { rate, since: at, phase: Phase::Rests(at), unseen: false, sought: false }
+impl HeldRate {
+    fn seen(rate: Rate, at: Time) -> HeldRate {
+        HeldRate { rate, since: at, phase: Phase::Rests(at), unseen: false, sought: false }
     }
 
     fn is_used(&self, served: Rate) -> bool {
@@ -412,14 +412,14 @@ mod tests {
 
     const WINDOW: Span = Span::from_millis(50);
 
-    struct Link {
+    struct Bench {
         capacity: Capacity,
         now: Time,
     }
 
-    impl Link {
-        fn new() -> Link {
-            Link { capacity: Capacity::new(CapacityConfig::default()), now: Time::ZERO }
+    impl Bench {
+        fn new() -> Bench {
+            Bench { capacity: Capacity::new(CapacityConfig::default()), now: Time::ZERO }
         }
 
         fn observe(&mut self, link: LinkReading) -> Option<Known> {
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn served_is_capacity_only_while_something_waits() {
-        let mut link = Link::new();
+        let mut link = Bench::new();
         assert_eq!(link.observe(served(2.0, 0)), None);
         let filled = link.observe(served(8.0, 40_000)).unwrap();
         assert_eq!(filled, Known { rate: mbps(8.0), evidence: Evidence::Backlogged });
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_uses_all_that_it_was_told_is_told_more_until_something_waits() {
-        let mut link = Link::new();
+        let mut link = Bench::new();
         let mut told = link.observe(served(8.0, 40_000)).unwrap().rate;
         let mut windows = 0;
         while told < mbps(30.0) {
@@ -472,7 +472,7 @@ mod tests {
     /// A sender of little sends its window in a burst a round trip.
     #[test]
     fn single_packets_do_not_tell_how_long_a_flight_is() {
-        let mut link = Link::new();
+        let mut link = Bench::new();
         let acknowledging = |rate, bytes| LinkReading {
             served: Some(mbps(rate)),
             unacknowledged: Some(ByteSize::from_bytes(bytes)),
@@ -503,7 +503,7 @@ mod tests {
             ceiling,
             ..LinkReading::default()
         };
-        let mut link = Link::new();
+        let mut link = Bench::new();
         for _ in 0..10 {
             assert_eq!(link.observe(reading(15.0)).unwrap().rate, mbps(20.0));
         }
@@ -523,12 +523,12 @@ mod tests {
             told = link.observe(reading(told.as_mbps().min(19.0))).unwrap().rate;
         }
         assert!(told > mbps(17.0), "{told}");
-        let mut link = Link::new();
+        let mut link = Bench::new();
         for rate in [15.0, 2.0, 0.0, 19.0].repeat(20) {
             assert_eq!(link.observe(reading(rate)).unwrap().rate, mbps(20.0));
         }
         // Nothing waits, as is reported: it is the sender who has no more.
-        let mut link = Link::new();
+        let mut link = Bench::new();
         for _ in 0..60 {
             let queue = Some(ByteSize::from_bytes(0));
             let known = link.observe(LinkReading { backlog: queue, ..reading(15.0) }).unwrap();
@@ -538,7 +538,7 @@ mod tests {
 
     #[test]
     fn what_was_known_is_forgotten_after_the_hold() {
-        let mut link = Link::new();
+        let mut link = Bench::new();
         link.observe(served(8.0, 40_000));
         let windows = (1..).find(|_| link.observe(served(0.1, 0)).is_none()).unwrap();
         assert_eq!(windows, 201);
@@ -546,7 +546,7 @@ mod tests {
 
     #[test]
     fn the_channels_quality_bounds_what_is_held_and_stands_in_for_what_is_not() {
-        let mut link = Link::new();
+        let mut link = Bench::new();
         let with_ceiling = |ceiling| LinkReading { ceiling: Some(mbps(ceiling)), ..served(1.0, 0) };
         assert_eq!(link.observe(with_ceiling(30.0)).unwrap().rate, mbps(30.0));
         link.observe(served(20.0, 40_000));
@@ -558,7 +558,7 @@ mod tests {
 
     #[test]
     fn blocks_tell_capacity_whoever_limits() {
-        let mut link = Link::new();
+        let mut link = Bench::new();
         let blocks = |rate: f64, used: u32, available: u32| LinkReading {
             blocks: Some(Blocks { used, available }),
             ..served(rate, 0)
@@ -577,7 +577,7 @@ mod tests {
 
     #[test]
     fn a_link_that_serves_nothing_of_what_waits_is_closed() {
-        let mut link = Link::new();
+        let mut link = Bench::new();
         link.observe(served(8.0, 40_000));
         let closed = link.observe(served(0.0, 40_000)).unwrap();
         assert_eq!(closed, Known { rate: Rate::from_bps(0), evidence: Evidence::Backlogged });
@@ -591,7 +591,7 @@ mod tests {
         fn never_below_what_the_link_was_seen_to_carry(
             windows in prop::collection::vec((0u64..1 << 40, any::<bool>(), prop::option::of(0u64..1 << 40)), 1..100),
         ) {
-            let mut link = Link::new();
+            let mut link = Bench::new();
             for (bits, waits, ceiling) in windows {
                 let reading = LinkReading {
                     served: Some(Rate::from_bps(bits)),

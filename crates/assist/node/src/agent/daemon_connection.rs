@@ -55,8 +55,8 @@ pub struct LinkStatus {
     pub tally: Tally,
 }
 
-/// A line to one daemon.
-pub(super) struct Link {
+/// The connection to one daemon.
+pub(super) struct DaemonConnection {
     pub(super) index: usize,
     pub(super) config: Arc<AgentConfig>,
     pub(super) daemon: DaemonAddress,
@@ -65,7 +65,7 @@ pub(super) struct Link {
     pub(super) audit: Audit,
 }
 
-impl Link {
+impl DaemonConnection {
     /// Connects, again and again, as long as anybody wants anything.
     pub(super) async fn run(mut self) {
         let mut pause = FIRST_PAUSE;
@@ -145,7 +145,7 @@ impl Link {
     ) -> String {
         let oldest = self.config.timeout();
         let mut inbox = Inbox::new(self.config.basis, oldest, self.config.greatest);
-        let mut asked = Asked::default();
+        let mut registrations = Registrations::default();
         let (mut frames, mut buffer) = (Frames::default(), vec![0; 16 * 1024]);
         let files = self.config.identity.changed();
         let mut look = tokio::time::interval(LOOK);
@@ -191,7 +191,7 @@ impl Link {
                             Ok(ToSender::Registered { .. }) => {}
                             Ok(ToSender::Refused { registration, .. }) => {
                                 if let Some(ue) = inbox.withdraw(registration) {
-                                    asked.refused.insert(ue, registration);
+                                    registrations.refused.insert(ue, registration);
                                     self.shared.lock().forget(ue);
                                 }
                             }
@@ -204,13 +204,13 @@ impl Link {
                         return "stopped".into();
                     }
                     let wanted = self.wanted.borrow_and_update().clone();
-                    let messages = asked.messages(&wanted, self.config.period, &mut inbox);
+                    let messages = registrations.messages(&wanted, self.config.period, &mut inbox);
                     if send.write_all(&messages).await.is_err() {
                         return connection.closed().await.to_string();
                     }
                 }
                 _ = retry.tick() => {
-                    asked.refused.clear();
+                    registrations.refused.clear();
                     self.wanted.mark_changed();
                 }
                 _ = look.tick() => {
@@ -219,7 +219,7 @@ impl Link {
                     }
                     let tally = inbox.tally();
                     let rtt_us = Span::from(connection.min_rtt()).as_micros();
-                    let (registered, refused) = (asked.registered.len(), asked.refused.len());
+                    let (registered, refused) = (registrations.registered.len(), registrations.refused.len());
                     self.note(|status| {
                         status.rtt_us = rtt_us;
                         status.registered = registered;
@@ -234,14 +234,14 @@ impl Link {
 
 /// What a daemon has been asked and told.
 #[derive(Debug, Default)]
-struct Asked {
+struct Registrations {
     registered: BTreeMap<IpAddr, u32>,
     refused: BTreeMap<IpAddr, u32>,
     flows: Option<(IpAddr, u16)>,
     next: u32,
 }
 
-impl Asked {
+impl Registrations {
     /// What to say so that what is asked is what is wanted.
     fn messages(&mut self, wanted: &Wanted, period: Span, inbox: &mut Inbox) -> Vec<u8> {
         let mut messages = Vec::new();

@@ -16,7 +16,7 @@ pub enum Fault {
 /// When a source is cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct TrustLimits {
+pub struct HealthLimits {
     /// Silence after which a source counts as stalled.
     pub stall: Span,
     /// Faults in a row that cut a source off; good readings make up for them, [`GOOD_PER_FAULT`] for one.
@@ -27,9 +27,9 @@ pub struct TrustLimits {
     pub probation: u32,
 }
 
-impl Default for TrustLimits {
+impl Default for HealthLimits {
     fn default() -> Self {
-        TrustLimits {
+        HealthLimits {
             stall: Span::from_secs(1),
             faults: 10,
             penalty: Span::from_secs(10),
@@ -44,7 +44,7 @@ pub const GOOD_PER_FAULT: u32 = 8;
 /// What a source is worth now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum HealthState {
     /// It is believed.
     Believed,
     /// It has said nothing for too long; what it says next is believed.
@@ -57,8 +57,8 @@ pub enum Verdict {
 
 /// Watches one source: a source that stalls or lies is cut off, not believed.
 #[derive(Debug, Clone)]
-pub struct Trust {
-    limits: TrustLimits,
+pub struct SourceHealth {
+    limits: HealthLimits,
     state: State,
     /// In steps of `1 / GOOD_PER_FAULT` of a fault.
     score: u32,
@@ -73,15 +73,15 @@ enum State {
     OnProbation { left: u32 },
 }
 
-impl Trust {
+impl SourceHealth {
     /// A source of which nothing is known yet, from `now`.
-    pub fn new(limits: TrustLimits, now: Time) -> Trust {
-        Trust { limits, state: State::Believed, score: 0, last_good: now, times_cut: 0 }
+    pub fn new(limits: HealthLimits, now: Time) -> SourceHealth {
+        SourceHealth { limits, state: State::Believed, score: 0, last_good: now, times_cut: 0 }
     }
 
     /// A reading without fault has come. True if it may be used.
     pub fn good(&mut self, now: Time) -> bool {
-        self.settle(now);
+        self.update(now);
         match &mut self.state {
             State::CutOff { .. } => return false,
             State::OnProbation { left: left @ 1.. } => *left -= 1,
@@ -96,7 +96,7 @@ impl Trust {
 
     /// The source has done wrong. True if that cuts it off now.
     pub fn fault(&mut self, now: Time) -> bool {
-        self.settle(now);
+        self.update(now);
         let too_often = match self.state {
             State::CutOff { .. } => return false,
             State::OnProbation { .. } => true,
@@ -114,18 +114,20 @@ impl Trust {
     }
 
     /// What the source is worth at `now`.
-    pub fn verdict(&self, now: Time) -> Verdict {
+    pub fn state(&self, now: Time) -> HealthState {
         let mut at = self.clone();
-        at.settle(now);
+        at.update(now);
         match at.state {
-            State::CutOff { .. } => Verdict::CutOff,
-            State::OnProbation { .. } => Verdict::OnProbation,
-            State::Believed if now.since(self.last_good) > self.limits.stall => Verdict::Stalled,
-            State::Believed => Verdict::Believed,
+            State::CutOff { .. } => HealthState::CutOff,
+            State::OnProbation { .. } => HealthState::OnProbation,
+            State::Believed if now.since(self.last_good) > self.limits.stall => {
+                HealthState::Stalled
+            }
+            State::Believed => HealthState::Believed,
         }
     }
 
-    fn settle(&mut self, now: Time) {
+    fn update(&mut self, now: Time) {
         if matches!(self.state, State::CutOff { until } if now >= until) {
             self.state = State::OnProbation { left: self.limits.probation };
             self.score = 0;
@@ -141,56 +143,56 @@ mod tests {
 
     const WINDOW: Span = Span::from_millis(50);
 
-    fn trust() -> (Trust, Time) {
-        (Trust::new(TrustLimits::default(), Time::ZERO), Time::ZERO)
+    fn source() -> (SourceHealth, Time) {
+        (SourceHealth::new(HealthLimits::default(), Time::ZERO), Time::ZERO)
     }
 
     #[test]
     fn a_source_that_lies_is_cut_off_and_must_earn_its_way_back() {
-        let (mut trust, mut now) = trust();
-        let cut = (1..).find(|_| trust.fault(now)).unwrap();
+        let (mut source, mut now) = source();
+        let cut = (1..).find(|_| source.fault(now)).unwrap();
         assert_eq!(cut, 10);
-        assert_eq!(trust.verdict(now), Verdict::CutOff);
-        assert!(!trust.good(now + Span::from_secs(9)));
+        assert_eq!(source.state(now), HealthState::CutOff);
+        assert!(!source.good(now + Span::from_secs(9)));
         now += Span::from_secs(10);
-        assert_eq!(trust.verdict(now), Verdict::OnProbation);
-        let believed_after = (1..).find(|_| trust.good(now)).unwrap();
+        assert_eq!(source.state(now), HealthState::OnProbation);
+        let believed_after = (1..).find(|_| source.good(now)).unwrap();
         assert_eq!(believed_after, 21);
-        assert_eq!(trust.verdict(now), Verdict::Believed);
+        assert_eq!(source.state(now), HealthState::Believed);
     }
 
     #[test]
     fn a_lie_on_probation_doubles_the_penalty() {
-        let (mut trust, mut now) = trust();
+        let (mut source, mut now) = source();
         for _ in 0..10 {
-            trust.fault(now);
+            source.fault(now);
         }
         now += Span::from_secs(10);
-        assert!(trust.fault(now));
-        assert_eq!(trust.verdict(now + Span::from_secs(19)), Verdict::CutOff);
-        assert_eq!(trust.verdict(now + Span::from_secs(20)), Verdict::OnProbation);
+        assert!(source.fault(now));
+        assert_eq!(source.state(now + Span::from_secs(19)), HealthState::CutOff);
+        assert_eq!(source.state(now + Span::from_secs(20)), HealthState::OnProbation);
     }
 
     #[test]
     fn silence_is_a_stall_that_ends_with_the_next_word() {
-        let (mut trust, mut now) = trust();
-        assert!(trust.good(now));
+        let (mut source, mut now) = source();
+        assert!(source.good(now));
         now += Span::from_millis(1_001);
-        assert_eq!(trust.verdict(now), Verdict::Stalled);
-        assert!(trust.good(now));
-        assert_eq!(trust.verdict(now), Verdict::Believed);
+        assert_eq!(source.state(now), HealthState::Stalled);
+        assert!(source.good(now));
+        assert_eq!(source.state(now), HealthState::Believed);
     }
 
     proptest! {
         /// One fault in ten readings never cuts a source off; two in ten always do.
         #[test]
         fn what_decides_is_the_share_of_faults(offset in 0usize..10, often in any::<bool>()) {
-            let (mut trust, mut now) = trust();
+            let (mut source, mut now) = source();
             let mut cut = false;
             for index in 0..1_000 {
                 now += WINDOW;
                 let fault = index % 10 == offset || often && index % 10 == (offset + 5) % 10;
-                cut |= if fault { trust.fault(now) } else { !trust.good(now) };
+                cut |= if fault { source.fault(now) } else { !source.good(now) };
             }
             prop_assert_eq!(cut, often);
         }
