@@ -14,7 +14,7 @@ use midspan_path::{ElementSpec, LateSpec, LossSpec, RateSpec, Unit};
 use midspan_scenario::record::{Backend, Record, Variant};
 use midspan_scenario::summary::{Gain, Summary};
 use midspan_scenario::{
-    Buffers, CellSpec, Direction, Host, LegConfig, Place, Relay, Scenario, Workload,
+    Buffers, CellSpec, Direction, Host, LegConfig, Relay, Scenario, ServiceHost, Workload,
 };
 use midspan_units::{Rate, Span};
 use serde_json::Value;
@@ -124,7 +124,7 @@ fn folders() -> Vec<PathBuf> {
 fn options(spec: &CellSpec) -> Option<(Vec<String>, Rate)> {
     let Workload::Bulk(bulk) = &spec.workload else { return None };
     let is_plain =
-        spec.cells.is_none() && spec.assist.is_none() && spec.service.at == Place::Server;
+        spec.cells.is_none() && spec.assist.is_none() && spec.service.at == ServiceHost::Server;
     if !is_plain || bulk.flows != 1 || !bulk.controls.is_empty() {
         return None;
     }

@@ -56,16 +56,16 @@ pub fn handshakes_under_way() -> io::Result<bool> {
 /// Sees every TCP socket of a namespace once more when the kernel has done with it, with the final
 /// state of its counters.
 #[derive(Debug)]
-pub struct Obituaries {
+pub struct DestroyNotifications {
     socket: Socket,
 }
 
-impl Obituaries {
+impl DestroyNotifications {
     /// Starts watching the calling thread's namespace.
     ///
     /// # Errors
     /// `EPERM` without CAP_NET_ADMIN.
-    pub fn open() -> io::Result<Obituaries> {
+    pub fn open() -> io::Result<DestroyNotifications> {
         let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
         socket.bind_auto()?;
         // Many sockets may end at once; what does not fit here is lost.
@@ -73,7 +73,7 @@ impl Obituaries {
         socket.add_membership(SKNLGRP_INET_TCP_DESTROY)?;
         socket.add_membership(SKNLGRP_INET6_TCP_DESTROY)?;
         socket.set_non_blocking(true)?;
-        Ok(Obituaries { socket })
+        Ok(DestroyNotifications { socket })
     }
 
     /// The sockets that ended since the last call. The kernel does not tell their congestion
@@ -202,7 +202,7 @@ mod tests {
         };
         netns
             .run(|| {
-                let mut obituaries = Obituaries::open().unwrap();
+                let mut notifications = DestroyNotifications::open().unwrap();
                 let listener = TcpListener::bind("127.0.0.1:0").unwrap();
                 let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
                 let (mut far, _) = listener.accept().unwrap();
@@ -215,7 +215,7 @@ mod tests {
                 let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
                 let mut sockets = Vec::new();
                 while sockets.len() < 2 && std::time::Instant::now() < deadline {
-                    sockets.extend(obituaries.read().unwrap());
+                    sockets.extend(notifications.read().unwrap());
                 }
                 let sender = sockets.iter().find(|socket| socket.local == mine).unwrap();
                 // SYN and FIN count as one each.

@@ -22,7 +22,9 @@ use midspan_assist_proto::estimate::{EstimatorConfig, MinRttConfig};
 use midspan_assist_proto::{BasisKind, Causal, Oracle, Recorded};
 use midspan_path::Traces;
 use midspan_scenario::record::FeedbackRecord;
-use midspan_scenario::{Assist, CellSpec, Cuts, FeedbackOf, OwnRtt, Place, Radio, Tell, Way};
+use midspan_scenario::{
+    Assist, CellSpec, Cuts, FeedbackOf, FeedbackRoute, OwnRtt, Radio, ServiceHost, Tell,
+};
 use midspan_units::Time;
 use tempfile::TempDir;
 
@@ -67,14 +69,14 @@ impl NetAssist {
             }
         })??;
         let reflector = match assist.way {
-            Way::OutOfBand => None,
-            Way::InBand => Some(Reflector::start(topology)?),
+            FeedbackRoute::OutOfBand => None,
+            FeedbackRoute::InBand => Some(Reflector::start(topology)?),
         };
         let config = agent_config(spec, assist, folder.path());
         let sink = Box::new(map.try_clone().context("the map for feedback")?);
         let host = match assist.agent {
-            Place::Server => &topology.server,
-            Place::Mec => &topology.mec,
+            ServiceHost::Server => &topology.server,
+            ServiceHost::Mec => &topology.mec,
         };
         let agent = host.run(|| Agent::start(config, sink))??;
         let running = NetAssist { agent, _reflector: reflector, daemon, _folder: folder };
@@ -197,11 +199,15 @@ fn daemon_config(spec: &CellSpec, assist: &Assist, folder: &Path) -> Result<Daem
 
 fn agent_config(spec: &CellSpec, assist: &Assist, folder: &Path) -> AgentConfig {
     let (daemon, distance): (IpAddr, _) = match (assist.way, assist.agent) {
-        (Way::OutOfBand, Place::Server) => (MEC_WIDE.v4.into(), None),
-        (Way::OutOfBand, Place::Mec) => (MEC_ACCESS.v4.into(), None),
+        (FeedbackRoute::OutOfBand, ServiceHost::Server) => (MEC_WIDE.v4.into(), None),
+        (FeedbackRoute::OutOfBand, ServiceHost::Mec) => (MEC_ACCESS.v4.into(), None),
         // What is measured on the way by the UE is not the distance to the edge.
-        (Way::InBand, Place::Server) => (UE.v4.into(), Some(spec.path.wide.base_rtt())),
-        (Way::InBand, Place::Mec) => (UE.v4.into(), Some(midspan_units::Span::ZERO)),
+        (FeedbackRoute::InBand, ServiceHost::Server) => {
+            (UE.v4.into(), Some(spec.path.wide.base_rtt()))
+        }
+        (FeedbackRoute::InBand, ServiceHost::Mec) => {
+            (UE.v4.into(), Some(midspan_units::Span::ZERO))
+        }
     };
     let address =
         DaemonAddress { address: SocketAddr::new(daemon, PORT), name: Some(DAEMON.to_owned()) };

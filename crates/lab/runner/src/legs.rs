@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use midspan_assist::now;
-use midspan_scenario::Place;
+use midspan_scenario::ServiceHost;
 use midspan_scenario::record::{
     DelayRecord, HeldWatch, LegRecord, SeriesRecord, SeriesWatch, Variant,
 };
 use midspan_sys::netns::Netns;
-use midspan_sys::sockdiag::{self, Obituaries, TcpSocket};
+use midspan_sys::sockdiag::{self, DestroyNotifications, TcpSocket};
 use midspan_units::Span;
 
 use crate::topology::{Topology, UE};
@@ -157,7 +157,7 @@ fn passed_on(sockets: &[TcpSocket], upload: bool) -> (u64, u64) {
 
 /// Collects legs as they end.
 pub(crate) struct Watch {
-    hosts: Vec<(&'static str, Obituaries)>,
+    hosts: Vec<(&'static str, DestroyNotifications)>,
 }
 
 impl Watch {
@@ -167,8 +167,9 @@ impl Watch {
     /// When the kernel cannot tell of sockets that end.
     pub(crate) fn start(topology: &Topology) -> Result<Watch> {
         let open = |(host, netns): (&'static str, &Netns)| {
-            let obituaries = netns.run(Obituaries::open)?.context("cannot watch TCP sockets")?;
-            Ok((host, obituaries))
+            let notifications =
+                netns.run(DestroyNotifications::open)?.context("cannot watch TCP sockets")?;
+            Ok((host, notifications))
         };
         Ok(Watch { hosts: hosts(topology).into_iter().map(open).collect::<Result<_>>()? })
     }
@@ -183,8 +184,8 @@ impl Watch {
         let deadline = Instant::now() + MOMENT;
         let mut legs = Vec::new();
         loop {
-            for (host, obituaries) in &mut self.hosts {
-                let sockets = obituaries.read().context("cannot follow TCP sockets")?;
+            for (host, notifications) in &mut self.hosts {
+                let sockets = notifications.read().context("cannot follow TCP sockets")?;
                 legs.extend(sockets.iter().filter_map(|socket| record(host, socket, variant)));
             }
             if legs.len() >= expected || Instant::now() >= deadline {
@@ -203,9 +204,13 @@ const MOMENT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// In that case.
-pub(crate) fn check_split(legs: &[LegRecord], variant: Variant, service: Place) -> Result<()> {
+pub(crate) fn check_split(
+    legs: &[LegRecord],
+    variant: Variant,
+    service: ServiceHost,
+) -> Result<()> {
     let on_mec = legs.iter().any(|leg| leg.host == "mec");
-    let expected = variant != Variant::None || service == Place::Mec;
+    let expected = variant != Variant::None || service == ServiceHost::Mec;
     let was = if on_mec { "ended" } else { "did not end" };
     ensure!(on_mec == expected, "the UE's connection {was} at the MEC, unlike the variant says");
     Ok(())

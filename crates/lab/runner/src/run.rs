@@ -16,7 +16,7 @@ use midspan_scenario::record::{
     Variant,
 };
 use midspan_scenario::{
-    Cell, CellSpec, Cross, CutTimes, Direction, Objects, Place, Scenario, Workload,
+    Cell, CellSpec, Cross, CutTimes, Direction, Objects, Scenario, ServiceHost, Workload,
 };
 use midspan_sys::sockdiag::TcpSocket;
 use midspan_units::{ByteSize, Span};
@@ -158,7 +158,7 @@ fn run_bulk(
         Ok(())
     };
     let upload = spec.workload.direction() == Direction::Upload;
-    let splits = variant != Variant::None && spec.service.at == Place::Server;
+    let splits = variant != Variant::None && spec.service.at == ServiceHost::Server;
     let Workload::Bulk(bulk) = &spec.workload else { bail!("the workload is not bulk") };
     let every = bulk.series.map(Duration::from);
     let (result, held, series) = thread::scope(|scope| {
@@ -280,7 +280,7 @@ fn run_pages(
     topology: &Topology,
     variant: Variant,
 ) -> Result<(Measurement, LinkReports)> {
-    let server = topology.service(Place::Server);
+    let server = topology.service(ServiceHost::Server);
     let control = cross.congestion_control.as_deref();
     let traffic = CrossTraffic::start(cross.flows, control, server, &topology.mec)?;
     if cross.flows > 0 {

@@ -15,7 +15,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, Tap, WirePacket};
 use midspan_path::{LinkSpec, Traces};
 use midspan_scenario::record::Variant;
-use midspan_scenario::{CellSpec, Host, Place};
+use midspan_scenario::{CellSpec, Host, ServiceHost};
 use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
@@ -167,10 +167,10 @@ impl Topology {
     }
 
     /// The host that the service runs on and its address.
-    pub fn service(&self, place: Place) -> (&Netns, Ipv4Addr) {
+    pub fn service(&self, place: ServiceHost) -> (&Netns, Ipv4Addr) {
         match place {
-            Place::Server => (&self.server, SERVER.v4),
-            Place::Mec => (&self.mec, MEC_ACCESS.v4),
+            ServiceHost::Server => (&self.server, SERVER.v4),
+            ServiceHost::Mec => (&self.mec, MEC_ACCESS.v4),
         }
     }
 
@@ -206,7 +206,7 @@ impl ShortestRtts {
     /// crosses both, or the access link alone where the service runs on the MEC.
     pub fn of(spec: &CellSpec, variant: Variant) -> ShortestRtts {
         let (access, wide) = (spec.path.access.base_rtt(), spec.path.wide.base_rtt());
-        let ends_at_mec = variant != Variant::None || spec.service.at == Place::Mec;
+        let ends_at_mec = variant != Variant::None || spec.service.at == ServiceHost::Mec;
         // Connections over a link without any delay are not quicker than the whole path.
         if ends_at_mec && access > Span::ZERO && wide > Span::ZERO {
             ShortestRtts { access, wide }

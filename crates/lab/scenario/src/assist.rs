@@ -4,7 +4,7 @@ use midspan_path::{ElementSpec, TraceSpec, TraceWindows, Traces};
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::{CellSpec, Place};
+use crate::{CellSpec, ServiceHost};
 
 /// NetAssist stands at the MEC, and knows the UE's radio link from the base station: what the trace
 /// of `path.access` can carry, window by window. It tells an agent on one of the hosts, from which
@@ -19,7 +19,7 @@ pub struct Assist {
     pub period: Span,
     /// How feedback gets to the sender.
     #[serde(default)]
-    pub way: Way,
+    pub way: FeedbackRoute,
     /// What the sender is told.
     #[serde(default)]
     pub tell: Tell,
@@ -29,7 +29,7 @@ pub struct Assist {
     /// The host whose agent is told, which is the one that sends over the radio link: the server, or
     /// the MEC if that has a relay on it.
     #[serde(default)]
-    pub agent: Place,
+    pub agent: ServiceHost,
     /// Bytes of the packet whose transmission upwards counts in minRTT (the `natcp` paper's third
     /// part). Zero, as in its authors' program, leaves it out.
     #[serde(default = "nothing")]
@@ -132,7 +132,7 @@ pub enum FeedbackOf {
 /// How feedback gets to the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum FeedbackRoute {
     /// Straight from the MEC.
     #[default]
     OutOfBand,

@@ -26,7 +26,7 @@ mod spec;
 mod stats;
 pub mod summary;
 
-pub use assist::{Assist, CutTimes, Cuts, FeedbackOf, OwnRtt, Radio, Tell, Way};
+pub use assist::{Assist, CutTimes, Cuts, FeedbackOf, FeedbackRoute, OwnRtt, Radio, Tell};
 pub use cells::{Cells, Clients, Others, Split};
 pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use digest::of_results as digest_of_results;
@@ -37,7 +37,7 @@ pub use midspan_split::ReadAheadKind;
 pub use relay::Relay;
 pub use scenario::{Axis, Cell, Reported, Scenario, Skip, VerdictOn};
 pub use spec::{
-    Bulk, CellSpec, Cross, Direction, Objects, Page, Path, Place, Service, Transfer, Video,
-    Workload,
+    Bulk, CellSpec, Cross, Direction, Objects, Page, PathSpec, Service, ServiceHost, Transfer,
+    Video, Workload,
 };
 pub use stats::Stats;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::record::Variant;
 use crate::summary::{CellSummary, Summary, VariantSummary};
-use crate::{Buffers, Bulk, CellSpec, Direction, Error, Place, Scenario, Stats, Workload};
+use crate::{Buffers, Bulk, CellSpec, Direction, Error, Scenario, ServiceHost, Stats, Workload};
 
 /// One run of the reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -225,7 +225,7 @@ impl Conditions {
             || relay_limits
             || !only_delays
             || *onward != hosts.ue.congestion_control
-            || spec.service.at != Place::Server
+            || spec.service.at != ServiceHost::Server
         {
             return None;
         }

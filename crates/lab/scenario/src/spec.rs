@@ -11,7 +11,7 @@ use crate::{Assist, Cells, Hosts, Relay};
 #[serde(deny_unknown_fields)]
 pub struct CellSpec {
     /// What packets cross.
-    pub path: Path,
+    pub path: PathSpec,
     /// A mobile network before the path; one UE at its end without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cells: Option<Cells>,
@@ -34,7 +34,7 @@ pub struct CellSpec {
 /// The two links of the path. They meet at the MEC, which is where a proxy splits connections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Path {
+pub struct PathSpec {
     /// Between UE and MEC.
     pub access: LinkSpec,
     /// Between MEC and server.
@@ -295,13 +295,13 @@ pub enum Direction {
 pub struct Service {
     /// The host that it runs on.
     #[serde(default)]
-    pub at: Place,
+    pub at: ServiceHost,
 }
 
 /// A host that can run the server application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum ServiceHost {
     /// Beyond the wide area.
     #[default]
     Server,

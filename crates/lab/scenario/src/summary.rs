@@ -70,7 +70,7 @@ pub struct VariantSummary {
     pub queueing: Option<Queueing>,
     /// How long the proxy held the data; none without one, and on transfers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    pub held: Option<HoldTime>,
     /// Times over all transfers of all runs; none on bulk workloads.
     pub transfers: Option<TransferSummary>,
     /// More about pages; none on other workloads.
@@ -105,7 +105,7 @@ pub struct Queueing {
 
 /// How long the proxy held the data, as in [`crate::record::HeldWatch`]. Each statistic is over the runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Held {
+pub struct HoldTime {
     /// The runs' means, in seconds.
     pub mean_s: Stats,
     /// The runs' 95th percentiles, in seconds.
@@ -359,7 +359,7 @@ impl VariantSummary {
             ),
             sender_retransmits: Stats::of(&retransmits),
             queueing: Queueing::of(&measured, direction),
-            held: Held::of(&measured),
+            held: HoldTime::of(&measured),
             transfers: TransferSummary::of(&measured),
             pages: PageSummary::of(&measured),
             cuts: CutSummary::of(&measured),
@@ -389,13 +389,13 @@ impl Queueing {
     }
 }
 
-impl Held {
-    fn of(measured: &[&Measurement]) -> Option<Held> {
+impl HoldTime {
+    fn of(measured: &[&Measurement]) -> Option<HoldTime> {
         let over = |micros: fn(&DelayRecord) -> f64| {
             let held = measured.iter().filter_map(|run| run.held.as_ref());
             Stats::of(&held.map(|held| micros(held) / 1e6).collect::<Vec<_>>())
         };
-        Some(Held { mean_s: over(|held| held.mean_us)?, p95_s: over(|held| held.p95_us)? })
+        Some(HoldTime { mean_s: over(|held| held.mean_us)?, p95_s: over(|held| held.p95_us)? })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use midspan_scenario::{Buffers, Bulk, Direction, Place, Scenario, Workload};
+use midspan_scenario::{Buffers, Bulk, Direction, Scenario, ServiceHost, Workload};
 use proptest::prelude::*;
 
 const PATH: &str = r#"
@@ -31,7 +31,7 @@ fn defaults() {
     let spec = &cell.spec;
     assert_eq!(spec.hosts.ue.congestion_control, "cubic");
     assert_eq!(spec.hosts.server.buffers, Buffers::DEFAULT);
-    assert_eq!(spec.service.at, Place::Server);
+    assert_eq!(spec.service.at, ServiceHost::Server);
     let Workload::Bulk(Bulk { direction, flows, .. }) = spec.workload else { panic!("bulk") };
     assert_eq!((direction, flows), (Direction::Upload, 1));
 }

@@ -6,13 +6,15 @@ use std::collections::VecDeque;
 
 use midspan_assist_proto::estimate::{EstimatorConfig, MinRttConfig};
 use midspan_assist_proto::{
-    Basis, Board, Causal, FeedbackDatagram, Inbox, Limits, Oracle, Recorded, Registry, Rights, SessionId,
-    SourceId, Target, ToDaemon,
+    Basis, Board, Causal, FeedbackDatagram, Inbox, Limits, Oracle, Recorded, Registry, Rights,
+    SessionId, SourceId, Target, ToDaemon,
 };
 use midspan_cc::feedback::Value;
 use midspan_path::Traces;
 use midspan_scenario::record::FeedbackRecord;
-use midspan_scenario::{Assist, CellSpec, Cuts, FeedbackOf, OwnRtt, Place, Radio, Tell, Way};
+use midspan_scenario::{
+    Assist, CellSpec, Cuts, FeedbackOf, FeedbackRoute, OwnRtt, Radio, ServiceHost, Tell,
+};
 use midspan_units::{Rate, Span, Time};
 
 use crate::error::Error;
@@ -33,7 +35,7 @@ impl NetAssist {
         flows: u32,
     ) -> Result<Option<NetAssist>, Error> {
         let Some(assist) = spec.assisted() else { return Ok(None) };
-        if assist.way == Way::InBand {
+        if assist.way == FeedbackRoute::InBand {
             return Err(Error::InBand);
         }
         let radio = spec.radio(traces, assist.period).ok_or(Error::NoRadio)?;
@@ -43,8 +45,8 @@ impl NetAssist {
             FeedbackOf::Oracle => Box::new(Line::<Oracle>::new(spec, assist, radio, flows)),
         };
         let host = match assist.agent {
-            Place::Server => SERVER,
-            Place::Mec => MEC,
+            ServiceHost::Server => SERVER,
+            ServiceHost::Mec => MEC,
         };
         Ok(Some(NetAssist { host, basis }))
     }
@@ -116,8 +118,8 @@ impl<B: Recorded> Line<B> {
         let mut board = Board::new(target);
         board.count([(UE, flows)].into(), Time::ZERO, timeout);
         let distance = match assist.agent {
-            Place::Server => spec.path.wide.base_rtt(),
-            Place::Mec => Span::ZERO,
+            ServiceHost::Server => spec.path.wide.base_rtt(),
+            ServiceHost::Mec => Span::ZERO,
         };
         Line {
             registry,

@@ -5,7 +5,7 @@ use midspan_scenario::record::{
     CutRecord, CutWatch, HeldWatch, LegRecord, Measurement, TransferRecord, Variant,
 };
 use midspan_scenario::{
-    Bulk, CellSpec, Direction, Place, ReadAheadKind, Split, Transfer, Workload,
+    Bulk, CellSpec, Direction, ReadAheadKind, ServiceHost, Split, Transfer, Workload,
 };
 use midspan_split::{PerLeg, ReadAhead};
 use midspan_units::{Span, Time};
@@ -166,8 +166,8 @@ impl Run<'_> {
         let hosts = &self.spec.hosts;
         let mut ue = setup::of_host(UE, &hosts.ue)?;
         let (place, host) = match self.spec.service.at {
-            Place::Server => (SERVER, &hosts.server),
-            Place::Mec => (MEC, &hosts.mec),
+            ServiceHost::Server => (SERVER, &hosts.server),
+            ServiceHost::Mec => (MEC, &hosts.mec),
         };
         let mut service = setup::of_host(place, host)?;
         if matches!(client, Application::Client(_)) {
@@ -286,7 +286,7 @@ impl Run<'_> {
         let upload = bulk.direction == Direction::Upload;
         let mut flows = Vec::with_capacity(bulk.flows as usize);
         // Of many users what one relay holds says little.
-        let splits = self.spec.cells.is_none() && self.spec.service.at == Place::Server;
+        let splits = self.spec.cells.is_none() && self.spec.service.at == ServiceHost::Server;
         if splits && self.variant != Variant::None {
             self.held = Some((HeldWatch::default(), self.world.now));
         }
@@ -433,8 +433,8 @@ impl Run<'_> {
     ) -> Measurement {
         let host = match (upload, self.spec.service.at) {
             (true, _) => "ue",
-            (false, Place::Server) => "server",
-            (false, Place::Mec) => "mec",
+            (false, ServiceHost::Server) => "server",
+            (false, ServiceHost::Mec) => "mec",
         };
         let of_sender = legs.iter().filter(|leg| leg.host == host);
         Measurement {

@@ -4,12 +4,12 @@
 //! on its hosts in place of a workload.
 
 mod capture;
-mod held;
+mod held_process;
 mod host;
 mod listening;
 mod log;
+mod path_options;
 mod running;
-mod way;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::capture::Captures;
-use self::held::{Held, heeded};
+use self::held_process::{HeldProcess, heeded};
 use self::log::Log;
 use self::running::Entry;
 use crate::controls::{self, HeldControls};
@@ -43,11 +43,11 @@ use crate::proxy::{Proxy, last_lines};
 use crate::topology::{Fittings, SERVER, ShortestRtts, Topology};
 
 pub use self::capture::Capture;
-pub use self::held::hold;
+pub use self::held_process::hold;
 pub use self::host::Host;
 pub use self::listening::Port;
+pub use self::path_options::PathOptions;
 pub use self::running::{Running, enter, list};
-pub use self::way::Way;
 
 /// What a shell is to be.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ pub struct Shell<'a> {
 #[derive(Debug)]
 struct Server {
     command: String,
-    held: Held,
+    held: HeldProcess,
     /// What it says.
     said: File,
     ports: Vec<Port>,
@@ -177,11 +177,11 @@ impl<'a> Shell<'a> {
         host: Host,
         program: &[OsString],
         prepare: impl FnOnce(&mut std::process::Command),
-    ) -> Result<Held> {
+    ) -> Result<HeldProcess> {
         let plan = &self.plan;
         let netns = hosts(&self.topology)[host as usize];
         let user = plan.user.filter(|_| !plan.as_root);
-        Held::start(plan.midspan, netns, user, program, |command| {
+        HeldProcess::start(plan.midspan, netns, user, program, |command| {
             command.envs(host.environment(plan.title));
             prepare(command);
         })
@@ -219,7 +219,7 @@ impl<'a> Shell<'a> {
             scope.spawn(move || {
                 for signal in signals.forever().filter(|signal| [SIGTERM, SIGHUP].contains(signal))
                 {
-                    Held::signal(pid, signal);
+                    HeldProcess::signal(pid, signal);
                 }
             });
             let status = held.wait();

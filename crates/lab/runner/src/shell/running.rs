@@ -14,7 +14,7 @@ use midspan_sys::{pidns, terminal};
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use serde::{Deserialize, Serialize};
 
-use super::held::{command, run_to_end};
+use super::held_process::{command, run_to_end};
 use super::host::Host;
 
 /// What a running shell says of itself, in a file that goes with it.

@@ -8,10 +8,10 @@ use midspan_units::{ByteSize, Span};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::source::{Place, Source};
+use super::source::{Source, TextSpan};
 use crate::record::Variant;
 use crate::{
-    CellSpec, Direction, Error, Host, Objects, OwnRtt, Page, Place as Station, Relay, Tell, Video,
+    CellSpec, Direction, Error, Host, Objects, OwnRtt, Page, Relay, ServiceHost, Tell, Video,
     Workload,
 };
 
@@ -20,7 +20,7 @@ pub(crate) fn spec(
     source: Source<'_>,
     sections: &DeTable<'_>,
     spec: &CellSpec,
-) -> Result<(), (Place, Error)> {
+) -> Result<(), (TextSpan, Error)> {
     let problem = workload(&spec.workload)
         .or_else(|| link("access", &spec.path.access))
         .or_else(|| link("wide", &spec.path.wide))
@@ -47,7 +47,7 @@ pub(crate) fn service(
     variants: &[Variant],
 ) -> Result<(), Error> {
     let proxy = variants.iter().any(|variant| *variant != Variant::None);
-    if spec.service.at == Station::Mec && proxy {
+    if spec.service.at == ServiceHost::Mec && proxy {
         let at = [Step::Key("service"), Step::Key("at")];
         let what = "with the service on the MEC there is nothing to split; \
                     run `variants = [\"none\"]` or skip the proxies here";
@@ -293,7 +293,7 @@ fn cells(spec: &CellSpec) -> Option<Problem> {
     if spec.assist.is_some() {
         return problem(&["assist"], "there is no NetAssist in cells; leave `[assist]` out");
     }
-    if spec.service.at == Station::Mec {
+    if spec.service.at == ServiceHost::Mec {
         return problem(&["service", "at"], "in cells the service is at the `server`");
     }
     // Users begin within a second, and are measured from then on.
@@ -382,7 +382,7 @@ fn size(keys: &[&'static str], size: Option<ByteSize>) -> Option<Problem> {
 }
 
 /// The place of the value at the end of the way, or of the last one on it that is written down.
-fn locate(table: &DeTable<'_>, at: &[Step]) -> Place {
+fn locate(table: &DeTable<'_>, at: &[Step]) -> TextSpan {
     let mut place = 0..0;
     let mut here: Option<&Spanned<DeValue<'_>>> = None;
     for step in at {

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::source::{Place, Source};
+use super::source::{Source, TextSpan};
 use super::sweep::{Choice, Sweep};
 use super::{read, table};
 use crate::record::Variant;
@@ -106,7 +106,7 @@ struct SkipEntry {
 
 /// `[short]`.
 pub(crate) struct Short<'t> {
-    pub(crate) place: Place,
+    pub(crate) place: TextSpan,
     pub(crate) sweep: BTreeMap<Spanned<String>, Spanned<Vec<Spanned<String>>>>,
     keys: ShortKeys,
     /// Keys of `[workload]` to replace.

@@ -16,7 +16,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use self::head::{Head, Short};
-use self::source::{Place, Source};
+use self::source::{Source, TextSpan};
 use self::sweep::{Choice, Sweep};
 use crate::{Cell, CellSpec, Error, Scenario};
 
@@ -134,8 +134,8 @@ fn cell_spec<'t>(
 fn read<'t, T: Deserialize<'t>>(
     source: Source<'t>,
     table: DeTable<'t>,
-    place: Place,
-) -> Result<T, (Place, Error)> {
+    place: TextSpan,
+) -> Result<T, (TextSpan, Error)> {
     T::deserialize(toml::de::Deserializer::from(Spanned::new(place, table)))
         .map_err(|error| (error.span().unwrap_or(0..0), source.toml_error(&error)))
 }

@@ -6,8 +6,8 @@ use midspan_units::wording;
 
 use crate::Error;
 
-/// A place in the text, in bytes.
-pub(crate) type Place = Range<usize>;
+/// A span of the text, in bytes.
+pub(crate) type TextSpan = Range<usize>;
 
 /// The text of a scenario file and the name to give it in errors.
 #[derive(Clone, Copy)]
@@ -18,7 +18,7 @@ pub(crate) struct Source<'t> {
 
 impl Source<'_> {
     /// An error at the start of `place`.
-    pub(crate) fn error(&self, place: &Place, what: impl Into<String>) -> Error {
+    pub(crate) fn error(&self, place: &TextSpan, what: impl Into<String>) -> Error {
         Error { file: self.file.to_owned(), line: self.line(place), what: what.into() }
     }
 
@@ -29,7 +29,7 @@ impl Source<'_> {
     }
 
     /// The line in which `place` starts, counted from 1.
-    pub(crate) fn line(&self, place: &Place) -> usize {
+    pub(crate) fn line(&self, place: &TextSpan) -> usize {
         let before = self.text.as_bytes().get(..place.start).unwrap_or_default();
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }

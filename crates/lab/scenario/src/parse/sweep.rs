@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use midspan_units::wording::{quoted, unknown};
 
-use super::source::{Place, Source};
+use super::source::{Source, TextSpan};
 use crate::{Axis, Error};
 
 /// A sweep of more cells than this is a mistake.
@@ -22,14 +22,14 @@ pub(crate) struct Sweep<'t> {
 
 struct AxisPoints<'t> {
     name: String,
-    place: Place,
+    place: TextSpan,
     points: Vec<Point<'t>>,
 }
 
 #[derive(Clone)]
 struct Point<'t> {
     label: String,
-    place: Place,
+    place: TextSpan,
     values: Values<'t>,
 }
 
@@ -52,9 +52,9 @@ pub(crate) struct Choice<'s, 't> {
 
 /// One substitution.
 struct Use {
-    value: Place,
+    value: TextSpan,
     variable: String,
-    place: Place,
+    place: TextSpan,
 }
 
 impl<'t> Sweep<'t> {
@@ -179,7 +179,7 @@ impl<'t> Sweep<'t> {
             .collect();
         for axis in &self.axes {
             for point in &axis.points {
-                let variables: Vec<(String, Place)> = match &point.values {
+                let variables: Vec<(String, TextSpan)> = match &point.values {
                     Values::One(_) => vec![(axis.name.clone(), axis.place.clone())],
                     Values::Fields(fields) => fields
                         .keys()
@@ -238,7 +238,7 @@ impl<'t> Choice<'_, 't> {
     }
 
     /// Adds to an error in a value from an axis where that value was put.
-    pub(crate) fn explain(&self, place: &Place, mut error: Error) -> Error {
+    pub(crate) fn explain(&self, place: &TextSpan, mut error: Error) -> Error {
         let uses = self.uses.borrow();
         let from =
             uses.iter().find(|used| used.value.start <= place.start && place.end <= used.value.end);
@@ -249,7 +249,7 @@ impl<'t> Choice<'_, 't> {
         error
     }
 
-    fn value_of(&self, variable: &str, place: &Place) -> Result<&Spanned<DeValue<'t>>, Error> {
+    fn value_of(&self, variable: &str, place: &TextSpan) -> Result<&Spanned<DeValue<'t>>, Error> {
         let (axis, field) = match variable.split_once('.') {
             Some((axis, field)) => (axis, Some(field)),
             None => (variable, None),

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use midspan_lab::experiment::read_traces;
-use midspan_lab::shell::{self, Capture, Host, Plan, Running, Shell, Way};
+use midspan_lab::shell::{self, Capture, Host, PathOptions, Plan, Running, Shell};
 use midspan_path::Traces;
 use midspan_scenario::record::Variant;
 use midspan_scenario::{CellSpec, Scenario};
@@ -230,7 +230,7 @@ fn banner(chosen: &Around, shell: &Shell<'_>) -> Vec<String> {
 fn of_options(arguments: &Arguments) -> Result<Around> {
     let down = quantity("--rate", arguments.rate.as_deref())?;
     let relay = arguments.relay.as_deref().filter(|relay| *relay != "none");
-    let way = Way {
+    let path = PathOptions {
         rtt: quantity("--rtt", arguments.rtt.as_deref())?.unwrap_or_default(),
         up: quantity("--rate-up", arguments.rate_up.as_deref())?.or(down),
         down,
@@ -238,18 +238,18 @@ fn of_options(arguments: &Arguments) -> Result<Around> {
         queue: quantity("--queue", arguments.queue.as_deref())?,
         relay: quantity::<Span>("--relay", relay)?,
     };
-    if way == Way::default() {
+    if path == PathOptions::default() {
         return Err(BadInput::because(
             "no path; give a scenario file, or options such as `--rtt 60ms --rate 50Mbit/s`",
         ));
     }
     Ok(Around {
-        spec: way.spec().map_err(BadInput::because)?,
-        variant: if way.relay.is_some() { Variant::Midspan } else { Variant::None },
+        spec: path.spec().map_err(BadInput::because)?,
+        variant: if path.relay.is_some() { Variant::Midspan } else { Variant::None },
         traces: Traces::new(),
         seed: arguments.seed.unwrap_or(1),
         scenario: None,
-        title: way.describe(),
+        title: path.describe(),
     })
 }
 

@@ -22,13 +22,13 @@ use signal_hook::iterator::Signals;
 
 /// A running program. It ends, with all that it started, when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldProcess {
     /// Of the first process, as this process's namespace numbers it.
     pid: u32,
     ended: Receiver<io::Result<ExitStatus>>,
 }
 
-impl Held {
+impl HeldProcess {
     /// Starts `program` in `netns`; `user` is who it is to be, if not who this process is. `midspan` is the program whose
     /// `lab hold` command is the first process. `prepare` may change how that is started.
     pub(crate) fn start(
@@ -37,7 +37,7 @@ impl Held {
         user: Option<User>,
         program: &[OsString],
         prepare: impl FnOnce(&mut Command),
-    ) -> Result<Held> {
+    ) -> Result<HeldProcess> {
         let mut command = Command::new(midspan);
         command.args(["lab", "hold"]);
         if let Some(User { uid, gid }) = user {
@@ -60,7 +60,7 @@ impl Held {
         })?;
         let pid = pid.recv().context("the thread that keeps a program ended")?;
         let pid = pid.with_context(|| format!("cannot start {}", midspan.display()))?;
-        Ok(Held { pid, ended })
+        Ok(HeldProcess { pid, ended })
     }
 
     /// The number of the first process.
@@ -92,10 +92,10 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldProcess {
     fn drop(&mut self) {
         if let Ok(None) = self.try_wait() {
-            Held::signal(self.pid, Signal::KILL.as_raw());
+            HeldProcess::signal(self.pid, Signal::KILL.as_raw());
             let _ = self.ended.recv();
         }
     }
@@ -152,7 +152,7 @@ pub(crate) fn run_to_end(mut command: Command) -> Result<u8> {
         }
         for signal in signals.wait() {
             if [SIGTERM, SIGHUP].contains(&signal) {
-                Held::signal(child.id(), signal);
+                HeldProcess::signal(child.id(), signal);
             }
         }
     }

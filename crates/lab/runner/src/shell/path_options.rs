@@ -1,12 +1,12 @@
 //! A path as options give it: a radio link with what it does to packets, and what lies behind it. Pure.
 
 use midspan_path::{ElementSpec, LinkSpec, LossSpec, QueueSpec, RateSpec, Unit};
-use midspan_scenario::{Bulk, CellSpec, Direction, Hosts, Path, Relay, Service, Workload};
+use midspan_scenario::{Bulk, CellSpec, Direction, Hosts, PathSpec, Relay, Service, Workload};
 use midspan_units::{ByteSize, Rate, Share, Span};
 
 /// What options say of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Way {
+pub struct PathOptions {
     /// Round trip from UE to server.
     pub rtt: Span,
     /// Rate of the radio link towards the server; none has no limit.
@@ -24,7 +24,7 @@ pub struct Way {
 /// The least queue that is taken for a rate and a round trip: ten packets.
 const LEAST_QUEUE: u64 = 15_000;
 
-impl Way {
+impl PathOptions {
     /// The same as a scenario has it. Rates, queues and losses are the access link's; the MEC stands where the relay is, and
     /// beside the server without one.
     ///
@@ -53,7 +53,7 @@ impl Way {
         access.check().map_err(|error| error.problem)?;
         let wide = LinkSpec { up: delay(far).collect(), down: delay(far).collect() };
         Ok(CellSpec {
-            path: Path { access, wide },
+            path: PathSpec { access, wide },
             cells: None,
             hosts: Hosts::default(),
             relay: Relay::default(),
@@ -109,8 +109,8 @@ const NOTHING: Bulk = Bulk {
 mod tests {
     use super::*;
 
-    fn way() -> Way {
-        Way {
+    fn options() -> PathOptions {
+        PathOptions {
             rtt: Span::from_millis(60),
             up: "10 Mbit/s".parse().ok(),
             down: "50 Mbit/s".parse().ok(),
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_relay_divides_the_round_trip_and_the_radio_has_the_rest() {
-        let spec = way().spec().unwrap();
+        let spec = options().spec().unwrap();
         assert_eq!(spec.path.access.base_rtt(), Span::from_millis(1));
         assert_eq!(spec.path.wide.base_rtt(), Span::from_millis(59));
         let names = |elements: &[ElementSpec]| {
@@ -133,26 +133,27 @@ mod tests {
         let ElementSpec::Rate(rate) = spec.path.access.up[0] else { panic!("{spec:?}") };
         // 10 Mbit/s for 60 ms.
         assert_eq!(rate.queue.bytes, Some(ByteSize::from_bytes(75_000)));
-        let without = Way { relay: None, ..way() }.spec().unwrap();
+        let without = PathOptions { relay: None, ..options() }.spec().unwrap();
         assert_eq!(without.path.access.base_rtt(), Span::from_millis(60));
         assert_eq!(without.path.wide, LinkSpec::default());
     }
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let beyond = Way { relay: Some(Span::from_millis(61)), ..way() }.spec().unwrap_err();
+        let beyond =
+            PathOptions { relay: Some(Span::from_millis(61)), ..options() }.spec().unwrap_err();
         assert!(beyond.contains("at most the round trip, 60 ms"), "{beyond}");
-        let still = Way { up: Some(Rate::from_bps(0)), ..way() }.spec().unwrap_err();
+        let still = PathOptions { up: Some(Rate::from_bps(0)), ..options() }.spec().unwrap_err();
         assert!(still.contains("above zero"), "{still}");
     }
 
     #[test]
     fn a_few_words_say_it() {
         assert_eq!(
-            way().describe(),
+            options().describe(),
             "rtt 60 ms, up 10 Mbit/s (queue 75 KB), down 50 Mbit/s (queue 375 KB), loss 1 % on the radio each way"
         );
-        let plain = Way { rtt: Span::from_millis(5), ..Way::default() };
+        let plain = PathOptions { rtt: Span::from_millis(5), ..PathOptions::default() };
         assert_eq!(plain.describe(), "rtt 5 ms");
     }
 }
