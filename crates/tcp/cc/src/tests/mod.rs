@@ -1,5 +1,5 @@
 //! The algorithms against the worked examples and formulas of their papers, on a path without a
-//! queue, and all of them against wild input.
+//! queue, and all of them against fuzzed input.
 
 mod bbr;
 mod bbr3;
@@ -13,7 +13,7 @@ mod paced;
 mod radio;
 mod reno;
 mod westwood;
-mod wild;
+mod fuzz;
 
 use midspan_units::{Span, Time};
 

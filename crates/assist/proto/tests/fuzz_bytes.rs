@@ -56,12 +56,12 @@ fn corpus() -> Vec<Vec<u8>> {
     corpus
 }
 
-struct Wild {
+struct FuzzedBytes {
     random: Xoshiro256PlusPlus,
     corpus: Vec<Vec<u8>>,
 }
 
-impl Wild {
+impl FuzzedBytes {
     fn below(&mut self, bound: usize) -> usize {
         (self.random.next_u64() % bound.max(1) as u64) as usize
     }
@@ -97,7 +97,7 @@ impl Wild {
 
 #[test]
 fn nothing_that_reads_bytes_can_be_broken_by_them() {
-    let mut wild = Wild { random: Xoshiro256PlusPlus::seed_from_u64(5), corpus: corpus() };
+    let mut fuzzed = FuzzedBytes { random: Xoshiro256PlusPlus::seed_from_u64(5), corpus: corpus() };
     let mut inbox =
         Inbox::new(BasisKind::Causal, Span::from_millis(200), Rate::from_bps(1_000_000_000));
     inbox.register(7, feedback().ue);
@@ -106,7 +106,7 @@ fn nothing_that_reads_bytes_can_be_broken_by_them() {
     let (mut accepted, mut datagrams, mut messages) = (0u64, 0u64, 0u64);
     let mut fed = 0;
     for _ in 0..rounds() {
-        let bytes = wild.next();
+        let bytes = fuzzed.next();
         if let Ok(feedback) = FeedbackDatagram::parse(&bytes) {
             assert_eq!(&feedback.encode()[..], &bytes[..]);
             assert!(feedback.bandwidth > Rate::from_bps(0) && feedback.min_rtt > Span::ZERO);
@@ -148,7 +148,7 @@ fn nothing_that_reads_bytes_can_be_broken_by_them() {
         + tally.old
         + tally.implausible;
     assert_eq!(accepted + refused, rounds() as u64);
-    // The wild bytes were not so wild that nothing came through.
+    // The fuzzed bytes were not so strange that nothing came through.
     assert!(
         accepted > 3 && datagrams > 1_000 && messages > 100,
         "{accepted} {datagrams} {messages}"

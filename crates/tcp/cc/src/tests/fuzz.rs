@@ -9,7 +9,7 @@ use super::*;
 use crate::{Feedback, HyStart, RateSample};
 
 /// Numbers of all sizes, the ends among them.
-fn wild() -> impl Strategy<Value = u32> {
+fn any_word() -> impl Strategy<Value = u32> {
     prop_oneof![
         2 => any::<u32>(),
         4 => (any::<u32>(), 0u32..32).prop_map(|(number, shift)| number >> shift),
@@ -18,7 +18,7 @@ fn wild() -> impl Strategy<Value = u32> {
     ]
 }
 
-fn wild_long() -> impl Strategy<Value = u64> {
+fn any_long() -> impl Strategy<Value = u64> {
     (any::<u64>(), 0u32..64).prop_map(|(number, shift)| number >> shift)
 }
 
@@ -42,7 +42,7 @@ fn state() -> impl Strategy<Value = State> {
 }
 
 fn feedback() -> impl Strategy<Value = Feedback> {
-    (wild_long(), wild_long(), wild(), wild(), wild()).prop_map(
+    (any_long(), any_long(), any_word(), any_word(), any_word()).prop_map(
         |(bandwidth, min_rtt, fairness, queue, pace)| Feedback {
             bandwidth: Rate::from_bps(bandwidth),
             min_rtt: Span::from_nanos(min_rtt),
@@ -54,7 +54,7 @@ fn feedback() -> impl Strategy<Value = Feedback> {
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
-    let rate = (wild(), wild_long(), wild(), wild(), wild(), any::<bool>()).prop_map(
+    let rate = (any_word(), any_long(), any_word(), any_word(), any_word(), any::<bool>()).prop_map(
         |(delivered, interval, prior_delivered, tx_in_flight, tx_lost, app_limited)| RateSample {
             delivered,
             interval: Span::from_nanos(interval),
@@ -65,8 +65,8 @@ fn sample() -> impl Strategy<Value = Sample> {
         },
     );
     (
-        (wild(), wild(), wild()),
-        prop::option::of(wild_long()),
+        (any_word(), any_word(), any_word()),
+        prop::option::of(any_long()),
         prop::option::of(rate),
         prop::option::of(feedback()),
         any::<[bool; 3]>(),
@@ -92,8 +92,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Reduced),
         1 => Just(Step::Undo),
         1 => state().prop_map(Step::SetState),
-        1 => wild().prop_map(Step::SetCwnd),
-        1 => wild().prop_map(Step::SetSsthresh),
+        1 => any_word().prop_map(Step::SetCwnd),
+        1 => any_word().prop_map(Step::SetSsthresh),
         1 => Just(Step::Start),
         1 => Just(Step::Restart),
     ]
@@ -101,9 +101,9 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn connection() -> impl Strategy<Value = Connection> {
     (
-        (wild_long(), wild(), wild()),
-        [wild(), wild(), wild()],
-        (wild(), wild(), wild_long(), wild_long()),
+        (any_long(), any_word(), any_word()),
+        [any_word(), any_word(), any_word()],
+        (any_word(), any_word(), any_long(), any_long()),
     )
         .prop_map(
             |(
@@ -127,7 +127,7 @@ fn connection() -> impl Strategy<Value = Connection> {
 
 fn config() -> impl Strategy<Value = Config> {
     use HyStart::*;
-    (prop::sample::select(vec![Off, Classic, PlusPlus]), any::<[bool; 3]>(), wild_long()).prop_map(
+    (prop::sample::select(vec![Off, Classic, PlusPlus]), any::<[bool; 3]>(), any_long()).prop_map(
         |(hystart, cubic, rate)| Config {
             hystart,
             cubic_constant_alpha: cubic[0],
