@@ -15,6 +15,7 @@ fn no_file_uses_itself_around() {
         "relay/forward",
         "relay/gain",
         "relay/interception",
+        "relay/learning",
         "relay/legs",
         "relay/server",
         "relay/sockets",

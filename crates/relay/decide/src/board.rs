@@ -59,10 +59,10 @@ impl Board {
     }
 
     /// Whether others are harmed than were before.
-    pub(crate) fn harmed_are_new(&self, harmed: &[&str]) -> bool {
+    pub(crate) fn harmed_are_new(&self, harmed: &[String]) -> bool {
         let mut shown = self.shown();
-        let is_new = harmed.iter().any(|name| !shown.harmed.iter().any(|known| known == name));
-        shown.harmed = harmed.iter().map(|&name| name.to_owned()).collect();
+        let is_new = harmed.iter().any(|name| !shown.harmed.contains(name));
+        harmed.clone_into(&mut shown.harmed);
         is_new
     }
 
@@ -82,7 +82,7 @@ impl Board {
     }
 
     /// One more was not heard of.
-    pub(crate) fn lose(&self) {
+    pub fn lose(&self) {
         self.shown().transfers.lost += 1;
     }
 

@@ -1,12 +1,14 @@
 //! Where connections belong, in the words of the estimator, of the steering program and of people.
 
+use core::net::{IpAddr, SocketAddr};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use midspan_gain::{Arm, Id, Place, Transfer, Unit};
-use midspan_steer::{Because, Chance, Course, FlowRecord, Of, Verdict};
+
+use crate::chance::{Because, Chance, Of};
+use crate::drawn::Drawn;
 
 /// What is pinned to be split.
 pub(crate) const SPLIT: Chance = Chance { per_mille: 0, because: Because::Pinned };
@@ -23,36 +25,33 @@ impl Places {
         Places { groups, always_split }
     }
 
+    pub(crate) fn groups(&self) -> &[IpNet] {
+        &self.groups
+    }
+
     pub(crate) fn always_split(&self) -> &[IpNet] {
         &self.always_split
     }
 
-    /// What a connection is to the estimator; none if it was not drawn. `now` is the monotonic clock's time, as is what the
-    /// record has, if the connection is still open.
+    /// What a connection is to the estimator, which adds `since` to all times. `now`, if the connection is still open.
     pub(crate) fn transfer(
         &self,
-        record: &FlowRecord,
+        drawn: &Drawn,
         since: Duration,
         now: Option<Duration>,
-    ) -> Option<Transfer> {
-        let drawn = record.holdout?;
-        let arm = match record.verdict {
-            Verdict::Split => Arm::Split,
-            Verdict::PassHoldout => Arm::Unsplit,
-            _ => return None,
-        };
+    ) -> Transfer {
         let unsplit = f64::from(drawn.per_mille) / 1000.0;
-        Some(Transfer {
-            place: self.place(record.client.ip(), record.server.ip()),
-            subscriber: subscriber(record.client.ip()),
-            key: key(record.client, record.server),
-            arm,
-            probability: if arm == Arm::Split { 1.0 - unsplit } else { unsplit },
-            slot: since + drawn.slot?,
-            start: since + record.start,
-            bytes: record.up.bytes + record.down.bytes,
-            completion: completed(record, now).map(|at| at.saturating_sub(record.start)),
-        })
+        Transfer {
+            place: self.place(drawn.client.ip(), drawn.server.ip()),
+            subscriber: subscriber(drawn.client.ip()),
+            key: key(drawn.client, drawn.server),
+            arm: drawn.arm,
+            probability: if drawn.arm == Arm::Split { 1.0 - unsplit } else { unsplit },
+            slot: since + drawn.slot,
+            start: since + drawn.start,
+            bytes: drawn.up.bytes + drawn.down.bytes,
+            completion: drawn.completed(now).map(|at| at.saturating_sub(drawn.start)),
+        }
     }
 
     fn place(&self, client: IpAddr, server: IpAddr) -> Place {
@@ -122,21 +121,6 @@ impl Places {
     }
 }
 
-/// When all that was sent was acknowledged, as far as one can see; now if it is not. None if nothing was sent.
-fn completed(record: &FlowRecord, now: Option<Duration>) -> Option<Duration> {
-    let ways = [record.up, record.down];
-    let is_behind = |way: &Course| match (way.payload, way.acknowledged) {
-        (Some((_, sent)), Some((_, acknowledged))) => sent > acknowledged,
-        (sent, _) => sent.is_some(),
-    };
-    if let Some(now) = now
-        && ways.iter().any(is_behind)
-    {
-        return Some(now);
-    }
-    ways.iter().filter_map(|way| way.acknowledged).map(|(_, last)| last).max()
-}
-
 /// One address, or one /64 of IPv6, which is one subscriber's.
 fn subscriber(client: IpAddr) -> Id {
     let Id(number) = Id::of_address(client);
@@ -164,9 +148,8 @@ fn id_of_group(net: IpNet) -> Id {
 
 #[cfg(test)]
 mod tests {
-    use midspan_steer::{Drawn, Ending};
-
     use super::*;
+    use crate::drawn::Sent;
 
     fn net(text: &str) -> IpNet {
         text.parse().unwrap()
@@ -181,68 +164,50 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn record() -> FlowRecord {
-        FlowRecord {
+    fn drawn() -> Drawn {
+        Drawn {
             client: "10.0.3.4:40000".parse().unwrap(),
             server: "192.0.2.200:443".parse().unwrap(),
-            sequence: 1,
-            verdict: Verdict::PassHoldout,
+            arm: Arm::Unsplit,
+            per_mille: 250,
+            slot: seconds(60),
             start: seconds(65),
-            holdout: Some(Drawn {
-                per_mille: 250,
-                because: Because::Unknown,
-                slot: Some(seconds(60)),
-            }),
-            end: seconds(75),
-            up: Course {
-                bytes: 100,
-                payload: Some((seconds(66), seconds(66))),
-                acknowledged: Some((seconds(67), seconds(67))),
-                finished: false,
-            },
-            down: Course {
-                bytes: 20_000,
-                payload: Some((seconds(67), seconds(69))),
-                acknowledged: Some((seconds(68), seconds(70))),
-                finished: false,
-            },
-            ending: Ending::Finished,
+            up: Sent { bytes: 100, last: Some(seconds(66)), acknowledged: Some(seconds(67)) },
+            down: Sent { bytes: 20_000, last: Some(seconds(69)), acknowledged: Some(seconds(70)) },
         }
     }
 
     #[test]
-    fn a_record_is_a_transfer_of_its_place() {
-        let transfer = places().transfer(&record(), seconds(6_000), None).unwrap();
+    fn what_was_drawn_is_a_transfer_of_its_place() {
+        let transfer = places().transfer(&drawn(), seconds(6_000), None);
         assert_eq!((transfer.arm, transfer.probability), (Arm::Unsplit, 0.25));
         assert_eq!((transfer.slot, transfer.start), (seconds(6_060), seconds(6_065)));
         assert_eq!((transfer.bytes, transfer.completion), (20_100, Some(seconds(5))));
         let place = Unit::Place(transfer.place);
         assert_eq!(places().name(place), "192.0.2.200 from 10.0.0.0/16");
-        let server = record().server.ip();
+        let server = drawn().server.ip();
         assert_eq!(places().of(place), [Of::Place { group: 2, server }]);
         let service = place.parent().unwrap();
         assert_eq!(places().of(service), [Of::Servers(net("192.0.2.200/32"))]);
         let prefix = service.parent().unwrap();
         assert_eq!(places().of(prefix), [Of::Servers(net("192.0.2.0/24"))]);
         assert_eq!(places().of(Unit::All).len(), 2);
-        let undrawn = FlowRecord { holdout: None, ..record() };
-        assert_eq!(places().transfer(&undrawn, seconds(0), None), None);
-        let passed = FlowRecord { verdict: Verdict::PassFull, ..record() };
-        assert_eq!(places().transfer(&passed, seconds(0), None), None);
+        let split = Drawn { arm: Arm::Split, ..drawn() };
+        assert_eq!(places().transfer(&split, seconds(0), None).probability, 0.75);
     }
 
     #[test]
     fn what_is_open_has_taken_until_now_if_anything_is_on_its_way() {
-        let took = |record: &FlowRecord, now| {
-            places().transfer(record, seconds(0), Some(seconds(now))).unwrap().completion
+        let took = |drawn: &Drawn, now| {
+            places().transfer(drawn, seconds(0), Some(seconds(now))).completion
         };
-        assert_eq!(took(&record(), 90), Some(seconds(5)));
-        let mut busy = record();
-        busy.down.payload = Some((seconds(67), seconds(88)));
+        assert_eq!(took(&drawn(), 90), Some(seconds(5)));
+        let mut busy = drawn();
+        busy.down.last = Some(seconds(88));
         assert_eq!(took(&busy, 90), Some(seconds(25)));
         busy.down.acknowledged = None;
         assert_eq!(took(&busy, 90), Some(seconds(25)));
-        let silent = FlowRecord { up: Course::default(), down: Course::default(), ..record() };
+        let silent = Drawn { up: Sent::default(), down: Sent::default(), ..drawn() };
         assert_eq!(took(&silent, 90), None);
     }
 

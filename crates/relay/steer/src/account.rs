@@ -8,10 +8,11 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use zerocopy::FromBytes;
 
-use crate::chances::Because;
+use crate::chances::because_of;
 use crate::error::{io_error, unless_interrupted};
 use crate::intf::{self, ending};
 use crate::verdict::Verdict;
+use midspan_decide::Because;
 
 /// An ended connection, seen where its packets come in, whether it was split or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,7 +231,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<FlowRecord> {
         start,
         holdout: (flow.holdout > 0).then(|| Drawn {
             per_mille: flow.holdout,
-            because: Because::of_code(flow.because),
+            because: because_of(flow.because),
             slot: (flow.slot_ns > 0).then(|| Duration::from_nanos(flow.slot_ns)),
         }),
         end,

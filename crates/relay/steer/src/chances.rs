@@ -1,85 +1,35 @@
 //! How many new connections are left alone, by group of clients and server.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use ipnet::IpNet;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use midspan_decide::{Because, Chance, Of};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::Error;
 use crate::intf::{self, because};
 use crate::steering::put;
 
-/// What something is decided of. The closest that there is holds of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Of {
-    /// All clients' connections to the servers of a prefix, but for those of longer ones.
-    Servers(IpNet),
-    /// Those of the clients of one [group](Chances::set_groups) to one server.
-    Place {
-        /// Its number; 0 is of all clients that are in none.
-        group: u32,
-        /// The server's address.
-        server: IpAddr,
-    },
+/// What the program calls it.
+const fn code(because: Because) -> u16 {
+    (match because {
+        Because::Told => because::TOLD,
+        Because::Unknown => because::UNKNOWN,
+        Because::Fine => because::FINE,
+        Because::Harm => because::HARM,
+        Because::Pinned => because::PINNED,
+    }) as u16
 }
 
-/// How many are left alone, and why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chance {
-    /// Of a thousand so many; 0 to 1000.
-    pub per_mille: u16,
-    /// Why.
-    pub because: Because,
-}
-
-/// Why so many connections are left alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Because {
-    /// The [policy](crate::Policy) says so.
-    Told,
-    /// Whether splitting harms is not known.
-    Unknown,
-    /// It does not.
-    Fine,
-    /// It does.
-    Harm,
-    /// An operator has said so.
-    Pinned,
-}
-
-impl Because {
-    /// What it is called in logs and metrics.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Because::Told => "told",
-            Because::Unknown => "unknown",
-            Because::Fine => "fine",
-            Because::Harm => "harm",
-            Because::Pinned => "pinned",
-        }
-    }
-
-    const fn code(self) -> u16 {
-        (match self {
-            Because::Told => because::TOLD,
-            Because::Unknown => because::UNKNOWN,
-            Because::Fine => because::FINE,
-            Because::Harm => because::HARM,
-            Because::Pinned => because::PINNED,
-        }) as u16
-    }
-
-    /// One that no program of this version has written was told.
-    pub(crate) const fn of_code(code: u16) -> Self {
-        match code as because::Type {
-            because::UNKNOWN => Because::Unknown,
-            because::FINE => Because::Fine,
-            because::HARM => Because::Harm,
-            because::PINNED => Because::Pinned,
-            _ => Because::Told,
-        }
+/// One that no program of this version has written was told.
+pub(crate) const fn because_of(code: u16) -> Because {
+    match code as because::Type {
+        because::UNKNOWN => Because::Unknown,
+        because::FINE => Because::Fine,
+        because::HARM => Because::Harm,
+        because::PINNED => Because::Pinned,
+        _ => Because::Told,
     }
 }
 
@@ -157,7 +107,7 @@ impl Chances {
         for (&of, &chance) in decided {
             let before = self.said.get(&of).copied();
             if before
-                .is_some_and(|before| holds(&before) == (chance.per_mille, chance.because.code()))
+                .is_some_and(|before| holds(&before) == (chance.per_mille, code(chance.because)))
             {
                 continue;
             }
@@ -166,7 +116,7 @@ impl Chances {
                 Some(before) => holds(&before),
                 // What held of it until now is what holds of what it is in.
                 None => {
-                    self.around(of).map_or((chance.per_mille, chance.because.code()), |around| {
+                    self.around(of).map_or((chance.per_mille, code(chance.because)), |around| {
                         if around.from_slot >= from {
                             (around.before, around.because_before)
                         } else {
@@ -180,7 +130,7 @@ impl Chances {
                 before,
                 after: chance.per_mille,
                 because_before,
-                because_after: chance.because.code(),
+                because_after: code(chance.because),
             };
             match of {
                 Of::Servers(net) => {
@@ -234,8 +184,8 @@ mod tests {
     fn reasons_are_those_of_the_program() {
         let all = [Because::Told, Because::Unknown, Because::Fine, Because::Harm, Because::Pinned];
         for because in all {
-            assert_eq!(Because::of_code(because.code()), because);
+            assert_eq!(because_of(code(because)), because);
         }
-        assert_eq!(Because::of_code(u16::MAX), Because::Told);
+        assert_eq!(because_of(u16::MAX), Because::Told);
     }
 }

@@ -27,7 +27,7 @@ mod verdict;
 pub mod fuzz;
 
 pub use account::{Accounts, AccountsSource, Course, Drawn, Ending, FlowRecord, OpenFlows};
-pub use chances::{Because, Chance, Chances, Of};
+pub use chances::Chances;
 pub use error::Error;
 pub use first_window::FirstWindow;
 pub use held::{HeldSource, HeldSyn, HeldSyns};

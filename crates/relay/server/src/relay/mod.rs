@@ -8,12 +8,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use midspan_config::{Config, ConfigError, Handshake, InterceptionKind, PolicyConfig};
-use midspan_decide::Decider;
 use midspan_forward as forward;
 use midspan_interception::{
     Interception, InterceptionError, Steered, SynReinjector, probe_clients, take_accounts,
     take_held,
 };
+use midspan_learning::Learning;
 use midspan_legs::{BUFFER, Counters, Snapshot};
 use midspan_sockets::{self as sockets, LeastTimeout, ListenAddress, RegisteredControls};
 use midspan_split::Admission;
@@ -248,7 +248,7 @@ impl Relay {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|(at, error)| Error::Listen { at, error })?;
         drop(least_timeout);
-        let (mut tally, mut decider) = (None, None);
+        let (mut tally, mut learning) = (None, None);
         if let Interceptor::Bpf(steered) = &mut interceptor {
             steered.set_probes(context.probes.clone());
             steered.look_at_rules(config)?;
@@ -263,7 +263,8 @@ impl Relay {
             tally = Some(steered.tally()?);
             if config.decide.is_some() {
                 let (chances, open) = (steered.chances()?, steered.open_flows()?);
-                decider = Decider::begin(config, chances, open).map_err(InterceptionError::from)?;
+                learning =
+                    Learning::begin(config, chances, open).map_err(InterceptionError::from)?;
             }
         }
         let commands = Arc::new(Commands::new().map_err(system("workers"))?);
@@ -283,7 +284,7 @@ impl Relay {
                 Interceptor::Foreign | Interceptor::Nftables(_) => "somebody else",
             },
             tally,
-            board: decider.as_ref().map(Decider::board),
+            board: learning.as_ref().map(Learning::board),
             log_level: Hook::default(),
         }));
         let mut relay = Relay {
@@ -334,15 +335,15 @@ impl Relay {
             Err(error) if replaces => tracing::error!(%error, "nobody can look in"),
             Err(error) => return Err(error.into()),
         }
-        relay.learn(decider)?;
+        relay.learn(learning)?;
         Ok(relay)
     }
 
     /// Begins to take what the steering program tells of connections, if that steers.
-    fn learn(&mut self, decider: Option<Decider>) -> Result<(), Error> {
+    fn learn(&mut self, learning: Option<Learning>) -> Result<(), Error> {
         let Interceptor::Bpf(steered) = &self.interceptor else { return Ok(()) };
         let system = |error| Error::System { what: "threads", error };
-        let decide = decider.map(|decider| decider.run(self.privileges)).transpose();
+        let decide = learning.map(|learning| learning.run(self.privileges)).transpose();
         let (ended, thread) = decide.map_err(system)?.unzip();
         self.decide = thread;
         let (observer, epoch) = (self.observer.clone(), self.context.epoch);

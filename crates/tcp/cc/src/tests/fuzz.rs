@@ -54,16 +54,17 @@ fn feedback() -> impl Strategy<Value = Feedback> {
 }
 
 fn sample() -> impl Strategy<Value = Sample> {
-    let rate = (any_word(), any_long(), any_word(), any_word(), any_word(), any::<bool>()).prop_map(
-        |(delivered, interval, prior_delivered, tx_in_flight, tx_lost, app_limited)| RateSample {
-            delivered,
-            interval: Span::from_nanos(interval),
-            prior_delivered,
-            tx_in_flight,
-            tx_lost,
-            app_limited,
-        },
-    );
+    let rate = (any_word(), any_long(), any_word(), any_word(), any_word(), any::<bool>())
+        .prop_map(|(delivered, interval, prior_delivered, tx_in_flight, tx_lost, app_limited)| {
+            RateSample {
+                delivered,
+                interval: Span::from_nanos(interval),
+                prior_delivered,
+                tx_in_flight,
+                tx_lost,
+                app_limited,
+            }
+        });
     (
         (any_word(), any_word(), any_word()),
         prop::option::of(any_long()),

@@ -5,6 +5,7 @@ mod bbr;
 mod bbr3;
 mod cubic;
 mod dctcp;
+mod fuzz;
 mod illinois;
 mod lp;
 mod me;
@@ -13,7 +14,6 @@ mod paced;
 mod radio;
 mod reno;
 mod westwood;
-mod fuzz;
 
 use midspan_units::{Span, Time};
 
