@@ -1,6 +1,8 @@
 //! Compiles the algorithms for the host, from the headers that the BPF programs include too, and has what Rust
 //! shares with them generated from the same.
 
+#![allow(clippy::disallowed_methods, reason = "a build script reads and writes files")]
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -1,6 +1,8 @@
 //! Compiles the decisions for the host, from the header that the BPF program includes too, and has what Rust shares
 //! with them generated from the same.
 
+#![allow(clippy::disallowed_methods, reason = "a build script reads and writes files")]
+
 use midspan_intf::Header;
 
 fn main() -> anyhow::Result<()> {

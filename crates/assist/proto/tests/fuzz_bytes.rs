@@ -3,6 +3,8 @@
 //! gives the same bytes on every machine, so that it runs in CI; `MIDSPAN_TEST_ALL` makes it run
 //! fifty times as long.
 
+#![allow(clippy::disallowed_methods, reason = "tests are longer if asked")]
+
 use std::net::IpAddr;
 
 use midspan_assist_proto::fairness::Coefficient;

@@ -6,6 +6,8 @@
 //! cargo run -p midspan-report --example specimen -- scenarios/mec/4.toml text
 //! ```
 
+#![allow(clippy::disallowed_methods, reason = "an example reads files")]
+
 #[path = "../tests/fixture/mod.rs"]
 mod fixture;
 

@@ -1,5 +1,7 @@
 //! The experiment that divides a shared buffer by hand divides it as a live relay does.
 
+#![allow(clippy::disallowed_methods, reason = "tests read files")]
+
 use std::fs;
 use std::path::Path;
 

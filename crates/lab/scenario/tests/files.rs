@@ -1,6 +1,8 @@
 //! Every scenario file of the repository is one that parses, full and short, and costs what it
 //! should.
 
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "tests read files")]
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! The reference's rows and the scenarios that repeat them.
 
+#![allow(clippy::disallowed_methods, reason = "tests read files")]
+
 use std::fs;
 use std::path::Path;
 

@@ -8,6 +8,8 @@
 //! A quarter of the cells is kept back, by [`is_kept_back`]: how well the model does there says whether
 //! it was fitted to the others. They are printed with everything else only when the table is written.
 
+#![allow(clippy::disallowed_methods, reason = "tests read files")]
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fmt::Write, fs, path::Path, thread};

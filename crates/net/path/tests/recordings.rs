@@ -1,6 +1,8 @@
 //! The cellular recordings that the NATCP paper evaluates on. They are not part of the project;
 //! where they are not at hand this test says so and passes.
 
+#![allow(clippy::disallowed_methods, reason = "tests read files")]
+
 use std::path::Path;
 
 use midspan_path::{Direction, Ecn, ElementSpec, Packet, QueueSpec, Trace, TraceSpec, Traces};

@@ -1,5 +1,7 @@
 //! Configurations that nobody would write: each is refused in one line, or means what it says.
 
+#![allow(clippy::disallowed_methods, reason = "tests are longer if asked")]
+
 use midspan_config::Config;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

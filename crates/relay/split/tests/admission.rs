@@ -1,5 +1,7 @@
 //! Admission by several threads at once.
 
+#![allow(clippy::disallowed_methods, reason = "several workers at once")]
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use midspan_split::{Admission, Limits};

@@ -1,6 +1,8 @@
 //! Whatever a path does to packets, a connection delivers every byte once and in order, or fails;
 //! it never hangs, and it keeps to its windows.
 
+#![allow(clippy::disallowed_methods, reason = "tests are longer if asked")]
+
 mod common;
 
 use common::{Fate, From, Pair};

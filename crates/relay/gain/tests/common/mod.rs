@@ -1,5 +1,6 @@
 //! Random numbers and transfers, the same for the same seed.
 
+#![allow(clippy::disallowed_methods, reason = "tests are longer if asked")]
 #![allow(dead_code, unreachable_pub)]
 
 use midspan_gain::{Arm, Decision, Id, Observation, Place};
