@@ -17,7 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{Error, Interceptor, Relay, begin_to_inject, take_held_for};
+use super::start::{begin_to_inject, take_held_for};
+use super::{Error, Interceptor, Relay};
 use crate::command::{Command, Reply};
 use crate::phase::Phase;
 use crate::reload;
