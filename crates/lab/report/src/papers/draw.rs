@@ -9,7 +9,8 @@ use super::stated::{Stated, Unit};
 use super::values::{Labels, Measure, Number, Values};
 use super::wanted::{Wanted, place, variant_named};
 use crate::number::Quantity;
-use crate::plot::figure::{self, Dot, Figure, Source};
+use crate::plot::figure::{self, Dot, Figure};
+use crate::plot::sheet::Source;
 use crate::plot::trace::{Curve, Trace};
 
 /// The drawing of `chart`, with the numbers of its runs or the item's.

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::frame::{Frame, px, whisker};
 use super::scale::Scale;
-use super::sheet::{self, Entry, Sample};
+use super::sheet::{self, Entries, HEIGHT, Sample, Source, WIDTH, mark};
 use crate::number::Quantity;
 
 /// A chart over the points of an axis.
@@ -42,19 +42,6 @@ pub(crate) struct Series {
     pub(crate) values: Vec<Option<Dot>>,
 }
 
-/// Where numbers come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Source {
-    /// Real kernels.
-    Live,
-    /// Virtual time.
-    Sim,
-    /// The paper states them.
-    Paper,
-    /// The paper states a factor over no proxy.
-    PaperGain,
-}
-
 /// One number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Dot {
@@ -64,9 +51,8 @@ pub(crate) struct Dot {
     pub(crate) spread: f64,
 }
 
-const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 262.0;
 const LEFT: f64 = 78.0;
+const RIGHT: f64 = 10.0;
 /// About what a character of a label takes.
 const CHARACTER: f64 = 6.4;
 /// By which labels are tilted that would run into each other, in degrees.
@@ -79,47 +65,35 @@ impl Figure {
         let levels = self.rules.iter().map(|rule| rule.1);
         let scale =
             Scale::covering(values.flat_map(|dot| [dot.mean, dot.mean + dot.spread]).chain(levels));
-        let legend = sheet::legend(&self.entries(), WIDTH);
-        let frame = Frame {
-            left: LEFT,
-            top: legend.height + 10.0,
-            width: WIDTH - LEFT - 10.0,
-            height: HEIGHT,
-        };
-        let step = frame.width / self.points.len().max(1) as f64;
+        let step = (WIDTH - LEFT - RIGHT) / self.points.len().max(1) as f64;
         let longest = self.points.iter().map(|label| label.chars().count()).max().unwrap_or(0);
         let longest = longest as f64 * CHARACTER;
         let tilts = longest + CHARACTER > step;
         let drop = if tilts { longest * TILT.to_radians().sin() } else { 0.0 };
         let log = if scale.is_log() { " (log scale)" } else { "" };
         let unit = self.quantity.axis_unit();
-        let height = frame.bottom() + drop + 48.0;
-        let body = html! {
-            (legend.drawing)
-            (frame.y_axis(scale, &format!("{}{unit}{log}", self.y_title), |value| self.quantity.tick(value)))
-            @for (index, point) in self.points.iter().enumerate() {
-                @let middle = frame.left + step * (index as f64 + 0.5);
-                (label(point, middle, frame.bottom(), tilts))
-            }
-            @if self.bars { (self.draw_bars(frame, scale, step)) } @else { (self.draw_lines(frame, scale, step)) }
-            @for (_, level) in &self.rules {
-                path class="rule" d={
-                    "M" (px(frame.left)) " " (px(frame.y(scale, *level))) "H" (px(frame.right()))
-                } {}
-            }
-            (frame.x_axis(&self.x_title, drop))
-        };
-        sheet::svg(&self.description, WIDTH, height, &body)
+        sheet::draw(&self.description, self.entries(), |top| {
+            let frame = Frame { left: LEFT, top, width: WIDTH - LEFT - RIGHT, height: HEIGHT };
+            let body = html! {
+                (frame.y_axis(scale, &format!("{}{unit}{log}", self.y_title), |value| self.quantity.tick(value)))
+                @for (index, point) in self.points.iter().enumerate() {
+                    @let middle = frame.left + step * (index as f64 + 0.5);
+                    (label(point, middle, frame.bottom(), tilts))
+                }
+                @if self.bars { (self.draw_bars(frame, scale, step)) } @else { (self.draw_lines(frame, scale, step)) }
+                (frame.rules(scale, &self.rules))
+                (frame.x_axis(&self.x_title, drop))
+            };
+            (body, frame.bottom() + drop)
+        })
     }
 
     /// One entry for each name, and one for each source.
-    fn entries(&self) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn entries(&self) -> Entries {
+        let mut entries = Entries::default();
         for series in &self.series {
-            if !entries.iter().any(|entry| entry.text == series.name) {
-                let sample = if self.bars { Sample::Bar } else { Sample::Line };
-                entries.push(Entry { text: series.name.clone(), hue: Some(series.hue), sample });
-            }
+            let sample = if self.bars { Sample::Bar } else { Sample::Line };
+            entries.named(&series.name, series.hue, sample);
         }
         let has = |source| {
             self.series
@@ -138,15 +112,10 @@ impl Figure {
         ];
         for (source, text, sample) in of_source {
             if has(source) {
-                entries.push(Entry { text: text.to_owned(), hue: None, sample });
+                entries.plain(text, sample);
             }
         }
-        let rules = self.rules.iter().map(|(name, _)| Entry {
-            text: name.clone(),
-            hue: None,
-            sample: Sample::Rule,
-        });
-        entries.extend(rules);
+        entries.rules(&self.rules);
         entries
     }
 
@@ -255,12 +224,6 @@ impl Figure {
     }
 }
 
-impl Source {
-    pub(crate) fn is_paper(self) -> bool {
-        matches!(self, Source::Paper | Source::PaperGain)
-    }
-}
-
 fn class(series: &Series) -> String {
     let source = match series.source {
         Source::Live => "live",
@@ -284,17 +247,6 @@ fn path(places: &[Option<(f64, Dot)>], frame: Frame, scale: Scale) -> String {
         pen = 'L';
     }
     path
-}
-
-/// Live a disc, simulated a ring, the paper's a diamond: told apart without colour.
-pub(crate) fn mark(source: Source, x: f64, y: f64) -> Markup {
-    html! {
-        @if source.is_paper() {
-            path class="mark" d={ "M" (px(x)) " " (px(y - 5.5)) "l5.5 5.5l-5.5 5.5l-5.5 -5.5Z" } {}
-        } @else {
-            circle class="mark" cx=(px(x)) cy=(px(y)) r="3.8" {}
-        }
-    }
 }
 
 fn label(text: &str, middle: f64, bottom: f64, tilts: bool) -> Markup {

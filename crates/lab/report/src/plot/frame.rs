@@ -70,6 +70,17 @@ impl Frame {
         }
     }
 
+    /// Levels across, whatever their names.
+    pub(crate) fn rules(&self, scale: Scale, rules: &[(String, f64)]) -> Markup {
+        html! {
+            @for (_, level) in rules {
+                path class="rule" d={
+                    "M" (px(self.left)) " " (px(self.y(scale, *level))) "H" (px(self.right()))
+                } {}
+            }
+        }
+    }
+
     /// The base line, and the title of the axis below it and its labels, which take `labels` more than a line.
     pub(crate) fn x_axis(&self, title: &str, labels: f64) -> Markup {
         let y = px(self.bottom());

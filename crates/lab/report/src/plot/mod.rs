@@ -8,7 +8,7 @@ mod frame;
 pub(crate) mod lines;
 mod scale;
 pub(crate) mod scatter;
-mod sheet;
+pub(crate) mod sheet;
 pub(crate) mod trace;
 
 use maud::{Markup, html};

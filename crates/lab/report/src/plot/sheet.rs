@@ -1,23 +1,48 @@
-//! The sheet that a drawing of its own is on: size, background, style, legend.
+//! The sheet that a drawing of its own is on: size, background, style, legend, and the marks of where numbers come from.
 
 use maud::{Markup, PreEscaped, html};
 
-use super::figure::{Source, mark};
 use super::frame::px;
 
 /// So many colours can be told apart.
 pub(crate) const HUES: usize = 8;
 
-/// The style of such drawings: in each, and once on a page that has them all.
-pub(crate) const STYLE: &str = include_str!("sheet.css");
+/// The style of such drawings, in each.
+const STYLE: &str = include_str!("sheet.css");
+
+/// In the SVG's own units: a CSS pixel at full size.
+pub(crate) const WIDTH: f64 = 760.0;
+/// What the frame of a drawing takes, as a rule.
+pub(crate) const HEIGHT: f64 = 262.0;
+/// Between legend and drawing.
+const GAP: f64 = 10.0;
+/// The labels and the title of the horizontal axis.
+const AXIS: f64 = 48.0;
+
+/// Where numbers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// Real kernels.
+    Live,
+    /// Virtual time.
+    Sim,
+    /// The paper states them.
+    Paper,
+    /// The paper states a factor over no proxy.
+    PaperGain,
+}
+
+/// What a legend says, in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Entries(Vec<Entry>);
 
 /// One line of a legend.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub(crate) text: String,
+struct Entry {
+    text: String,
     /// Its colour; none if it is of no series.
-    pub(crate) hue: Option<usize>,
-    pub(crate) sample: Sample,
+    hue: Option<usize>,
+    sample: Sample,
 }
 
 /// What stands before it.
@@ -34,16 +59,65 @@ pub(crate) enum Sample {
 }
 
 /// A legend above a drawing.
-pub(crate) struct Legend {
-    pub(crate) drawing: Markup,
-    pub(crate) height: f64,
+struct Legend {
+    drawing: Markup,
+    height: f64,
 }
 
 const ROW: f64 = 19.0;
 const CHARACTER: f64 = 6.3;
 
+impl Source {
+    pub(crate) fn is_paper(self) -> bool {
+        matches!(self, Source::Paper | Source::PaperGain)
+    }
+}
+
+impl Entries {
+    /// A name with its colour, once.
+    pub(crate) fn named(&mut self, text: &str, hue: usize, sample: Sample) {
+        if !self.0.iter().any(|entry| entry.text == text) {
+            self.0.push(Entry { text: text.to_owned(), hue: Some(hue), sample });
+        }
+    }
+
+    /// What is of no series.
+    pub(crate) fn plain(&mut self, text: &str, sample: Sample) {
+        self.0.push(Entry { text: text.to_owned(), hue: None, sample });
+    }
+
+    /// Levels by name.
+    pub(crate) fn rules(&mut self, rules: &[(String, f64)]) {
+        for (name, _) in rules {
+            self.plain(name, Sample::Rule);
+        }
+    }
+}
+
+/// A drawing below its legend. `body` is told where it may begin, and answers where its frame ends.
+pub(crate) fn draw(
+    description: &str,
+    entries: Entries,
+    body: impl FnOnce(f64) -> (Markup, f64),
+) -> Markup {
+    let legend = legend(&entries.0, WIDTH);
+    let (body, bottom) = body(legend.height + GAP);
+    svg(description, WIDTH, bottom + AXIS, &html! { (legend.drawing) (body) })
+}
+
+/// Live a disc, simulated a ring, the paper's a diamond: told apart without colour.
+pub(crate) fn mark(source: Source, x: f64, y: f64) -> Markup {
+    html! {
+        @if source.is_paper() {
+            path class="mark" d={ "M" (px(x)) " " (px(y - 5.5)) "l5.5 5.5l-5.5 5.5l-5.5 -5.5Z" } {}
+        } @else {
+            circle class="mark" cx=(px(x)) cy=(px(y)) r="3.8" {}
+        }
+    }
+}
+
 /// The entries in rows of at most `width`.
-pub(crate) fn legend(entries: &[Entry], width: f64) -> Legend {
+fn legend(entries: &[Entry], width: f64) -> Legend {
     let (mut x, mut y) = (10.0, 14.0);
     let mut placed = Vec::new();
     for entry in entries {
@@ -92,7 +166,7 @@ fn sample(entry: &Entry, x: f64, y: f64) -> Markup {
 }
 
 /// A drawing of `width` times `height` by itself.
-pub(crate) fn svg(description: &str, width: f64, height: f64, body: &Markup) -> Markup {
+fn svg(description: &str, width: f64, height: f64, body: &Markup) -> Markup {
     html! {
         svg xmlns="http://www.w3.org/2000/svg" class="sheet" viewBox={ "0 0 " (px(width)) " " (px(height)) } role="img"
             aria-label=(description) {

@@ -2,10 +2,9 @@
 
 use maud::{Markup, html};
 
-use super::figure::{Source, mark};
 use super::frame::{Frame, px};
 use super::scale::Scale;
-use super::sheet::{self, Entry, Sample};
+use super::sheet::{self, Entries, HEIGHT, Sample, Source, WIDTH, mark};
 use crate::number::Quantity;
 
 /// Curves on two axes of numbers.
@@ -47,8 +46,7 @@ pub(crate) struct Curve {
     pub(crate) marked: bool,
 }
 
-const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 262.0;
+const RIGHT: f64 = 18.0;
 
 impl Trace {
     /// The chart as an SVG of its own.
@@ -66,26 +64,21 @@ impl Trace {
             0 => Scale::covering(up),
             names => Scale::Linear { top: (names + 1) as f64, step: 1.0 },
         };
-        let legend = sheet::legend(&self.entries(), WIDTH);
-        let tall =
+        let height =
             if self.y_names.is_empty() { HEIGHT } else { 44.0 * (self.y_names.len() + 1) as f64 };
         let left = if self.y_names.is_empty() { 78.0 } else { 128.0 };
-        let frame =
-            Frame { left, top: legend.height + 10.0, width: WIDTH - left - 18.0, height: tall };
         let log = if x.is_log() { " (log scale)" } else { "" };
-        let body = html! {
-            (legend.drawing)
-            (frame.y_axis(y, &format!("{}{}", self.y_title, self.y_quantity.axis_unit()), |value| self.y_label(value)))
-            (frame.x_ticks(x, |value| self.x_quantity.tick(value)))
-            @for (_, level) in &self.rules {
-                path class="rule" d={
-                    "M" (px(frame.left)) " " (px(frame.y(y, *level))) "H" (px(frame.right()))
-                } {}
-            }
-            @for curve in &self.curves { (draw(curve, frame, x, y)) }
-            (frame.x_axis(&format!("{}{log}", self.x_title), 0.0))
-        };
-        sheet::svg(&self.description, WIDTH, frame.bottom() + 48.0, &body)
+        sheet::draw(&self.description, self.entries(), |top| {
+            let frame = Frame { left, top, width: WIDTH - left - RIGHT, height };
+            let body = html! {
+                (frame.y_axis(y, &format!("{}{}", self.y_title, self.y_quantity.axis_unit()), |value| self.y_label(value)))
+                (frame.x_ticks(x, |value| self.x_quantity.tick(value)))
+                (frame.rules(y, &self.rules))
+                @for curve in &self.curves { (draw(curve, frame, x, y)) }
+                (frame.x_axis(&format!("{}{log}", self.x_title), 0.0))
+            };
+            (body, frame.bottom())
+        })
     }
 
     fn y_label(&self, value: f64) -> String {
@@ -97,28 +90,16 @@ impl Trace {
         index.checked_sub(1).and_then(|index| self.y_names.get(index)).cloned().unwrap_or_default()
     }
 
-    fn entries(&self) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn entries(&self) -> Entries {
+        let mut entries = Entries::default();
         for curve in &self.curves {
-            if entries.iter().any(|entry| entry.text == curve.name) {
-                continue;
-            }
             let sample = if curve.joined { Sample::Line } else { Sample::Mark };
-            entries.push(Entry { text: curve.name.clone(), hue: Some(curve.hue), sample });
+            entries.named(&curve.name, curve.hue, sample);
         }
         if self.curves.iter().any(|curve| curve.joined && curve.source == Source::Sim) {
-            entries.push(Entry {
-                text: "simulated".to_owned(),
-                hue: None,
-                sample: Sample::HollowMark,
-            });
+            entries.plain("simulated", Sample::HollowMark);
         }
-        let rules = self.rules.iter().map(|(name, _)| Entry {
-            text: name.clone(),
-            hue: None,
-            sample: Sample::Rule,
-        });
-        entries.extend(rules);
+        entries.rules(&self.rules);
         entries
     }
 }
