@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run -p midspan-report --example specimen -- loss html > specimen.html
+//! cargo run -p midspan-report --example specimen -- series html > specimen.html
 //! cargo run -p midspan-report --example specimen -- sizes text
 //! cargo run -p midspan-report --example specimen -- scenarios/mec/4.toml text
 //! ```
@@ -23,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         [which, form @ ("html" | "text")] => (*which, *form),
         _ => {
             return Err(
-                "usage: specimen loss|sizes|late|demo|single|reference|bad|FILE.toml html|text"
+                "usage: specimen loss|sizes|late|demo|series|single|reference|bad|FILE.toml html|text"
                     .into(),
             );
         }
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "loss" | "bad" => fixture::LOSS,
         "sizes" => fixture::SIZES,
         "late" => fixture::LATE,
-        "demo" => fixture::DEMO,
+        "demo" | "series" => fixture::DEMO,
         "single" => fixture::SINGLE,
         "reference" => fixture::REFERENCE,
         path => {
@@ -48,6 +49,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut records = fixture::records(&scenario);
     if which == "bad" {
         spoil(&mut records);
+    }
+    if which == "series" {
+        records.iter_mut().for_each(fixture::give_series);
     }
     let machine = fixture::machine();
     let explanations = ["Made-up: here stands why our numbers differ from the paper's.".to_owned()];

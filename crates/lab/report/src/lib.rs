@@ -18,6 +18,7 @@ pub mod papers;
 mod plot;
 mod report;
 mod terminal;
+mod timeline;
 mod verdict;
 mod view;
 

@@ -7,6 +7,8 @@ pub(crate) enum Quantity {
     Rate,
     /// Seconds, each written in the unit that suits it.
     Duration,
+    /// Bytes, each written in the unit that suits it.
+    Size,
     /// How many, on the mean.
     Count,
     /// Something from 0 to 1, of which the third digit counts.
@@ -40,6 +42,7 @@ impl Quantity {
         match self {
             Quantity::Rate => "Mbit/s",
             Quantity::Duration => duration_unit(value).0,
+            Quantity::Size => size_unit(value).0,
             Quantity::Count | Quantity::Index => "",
         }
     }
@@ -49,6 +52,10 @@ impl Quantity {
         match self {
             Quantity::Rate => shortest(value / 1e6),
             Quantity::Count | Quantity::Index => shortest(value),
+            Quantity::Size => {
+                let (unit, scale) = size_unit(value * 1.000_001);
+                format!("{} {unit}", shortest(value / scale))
+            }
             Quantity::Duration => {
                 let (unit, scale) = duration_unit(value * 1.000_001);
                 format!("{} {unit}", shortest(value / scale))
@@ -60,7 +67,7 @@ impl Quantity {
     pub(crate) fn axis_unit(self) -> &'static str {
         match self {
             Quantity::Rate => ", Mbit/s",
-            Quantity::Duration | Quantity::Count | Quantity::Index => "",
+            Quantity::Duration | Quantity::Size | Quantity::Count | Quantity::Index => "",
         }
     }
 
@@ -68,6 +75,7 @@ impl Quantity {
         match self {
             Quantity::Rate => 1e6,
             Quantity::Duration => duration_unit(value).1,
+            Quantity::Size => size_unit(value).1,
             Quantity::Count | Quantity::Index => 1.0,
         }
     }
@@ -106,10 +114,7 @@ pub(crate) fn count(value: u64) -> String {
 
 /// A number of bytes in decimal units: `64 KB`, `1.5 MB`.
 pub(crate) fn bytes(value: f64) -> String {
-    let (unit, scale) = [("GB", 1e9), ("MB", 1e6), ("KB", 1e3)]
-        .into_iter()
-        .find(|(_, scale)| value >= *scale)
-        .unwrap_or(("B", 1.0));
+    let (unit, scale) = size_unit(value);
     let scaled = value / scale;
     let places = if scaled.fract().abs() < 0.005 || scaled >= 100.0 { 0 } else { 1 };
     format!("{} {unit}", fixed(scaled, places))
@@ -144,6 +149,11 @@ fn duration_unit(seconds: f64) -> (&'static str, f64) {
     }
 }
 
+fn size_unit(bytes: f64) -> (&'static str, f64) {
+    let units = [("GB", 1e9), ("MB", 1e6), ("KB", 1e3)];
+    units.into_iter().find(|(_, scale)| bytes >= *scale).unwrap_or(("B", 1.0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +184,10 @@ mod tests {
         assert_eq!(bytes(1_000.0), "1 KB");
         assert_eq!(bytes(65_536.0), "65.5 KB");
         assert_eq!(bytes(1e9), "1 GB");
+        assert_eq!(
+            [0.0, 2.5e5, 1e6].map(|size| Quantity::Size.tick(size)),
+            ["0 B", "250 KB", "1 MB"]
+        );
         assert_eq!(factor(115.46), "115.5");
         assert_eq!(percent(-0.337), "-33.7 %");
     }

@@ -95,10 +95,7 @@ impl<'a> Table<'a> {
     }
 
     fn caption(&self) -> String {
-        let unit = match self.metric.quantity() {
-            Quantity::Rate => ", Mbit/s",
-            Quantity::Duration | Quantity::Count | Quantity::Index => "",
-        };
+        let unit = self.metric.quantity().axis_unit();
         let entries = self.cells.iter().flat_map(|cell| {
             self.variants.iter().map(|variant| Entry::of(cell.variant(*variant), self.metric))
         });
@@ -198,7 +195,7 @@ fn number_cells(entry: Entry, quantity: Quantity) -> [Cell; 2] {
     };
     let unit = match quantity {
         Quantity::Rate | Quantity::Count | Quantity::Index => String::new(),
-        Quantity::Duration => format!(" {}", quantity.unit_of(mean)),
+        Quantity::Duration | Quantity::Size => format!(" {}", quantity.unit_of(mean)),
     };
     let spread = deviation.map(|deviation| format!("± {}", quantity.spread(deviation, mean)));
     let spread = format!("{}{unit}", spread.unwrap_or_default());

@@ -116,6 +116,39 @@ fn plots_show_each_run_and_each_size() {
 }
 
 #[test]
+fn runs_with_series_are_lines_over_time() {
+    let scenario = fixture::scenario(fixture::DEMO);
+    let mut records = fixture::records(&scenario);
+    assert!(!page(fixture::DEMO, &records).contains("Over time"));
+    for record in &mut records {
+        fixture::give_series(record);
+    }
+    // The first run of one variant has no number: its second is shown.
+    let upload = |record: &&mut Record| {
+        record.cell["direction"] == "upload" && record.variant == Variant::Midspan
+    };
+    records.iter_mut().find(upload).unwrap().outcome =
+        Outcome::Failed { reason: "made up".to_owned() };
+    let page = page(fixture::DEMO, &records);
+    assert_balanced(&page);
+    let section = page.split("<h2>Over time</h2>").nth(1).unwrap().split("<h2>").next().unwrap();
+    // Three variants in two cells, of which the first is open.
+    assert_eq!(section.matches("<svg").count(), 6);
+    assert_eq!(
+        (section.matches("<details").count(), section.matches("<details open").count()),
+        (2, 1)
+    );
+    assert_eq!(section.matches("Midspan, run 2</h4>").count(), 1);
+    assert_eq!(section.matches(", run 1</h4>").count(), 5);
+    for panel in ["Congestion window, segments", "Delivery rate, Mbit/s", "Waiting on the links"] {
+        assert_eq!(section.matches(panel).count(), 6, "{panel}");
+    }
+    // A proxy's two legs, and one without.
+    assert_eq!(section.matches(">server leg, sent by the proxy<").count(), 2);
+    assert_eq!(section.matches(">end to end<").count(), 2);
+}
+
+#[test]
 fn many_cells_are_a_map_with_the_worst_marked() {
     // 5 x 3 cells at each of two distances.
     let many = fixture::LATE

@@ -5,6 +5,7 @@ mod details;
 mod gain;
 mod heat;
 mod table;
+mod timeline;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use midspan_scenario::Scenario;
@@ -41,6 +42,7 @@ pub(crate) fn page(report: &Report<'_>) -> String {
         main {
             (troubles_of(report))
             (results(report))
+            (timeline::section(report))
             (remarks(report))
             (details_of(report))
             @if let Some(source) = report.source {

@@ -24,7 +24,7 @@ pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: Metric) ->
     let mean = match metric.quantity() {
         Quantity::Rate => "Mbit/s ± sd",
         Quantity::Duration => "time ± sd",
-        Quantity::Count | Quantity::Index => "mean ± sd",
+        Quantity::Size | Quantity::Count | Quantity::Index => "mean ± sd",
     };
     html! {
         div class="scroll" { table {

@@ -11,7 +11,7 @@ use super::wanted::{Wanted, place, variant_named};
 use crate::number::Quantity;
 use crate::plot::figure::{self, Dot, Figure};
 use crate::plot::sheet::Source;
-use crate::plot::trace::{Curve, Trace};
+use crate::plot::trace::{Curve, Panel, Trace};
 
 /// The drawing of `chart`, with the numbers of its runs or the item's.
 pub(super) fn chart(chart: &Chart, item: &Item, runs: &Runs) -> Result<Markup, String> {
@@ -222,18 +222,22 @@ impl Drawing<'_> {
         Ok(Trace {
             description: self.description.clone(),
             x_title: "Queueing delay of a packet".to_owned(),
-            y_title: "Share of packets, %".to_owned(),
             x_quantity: Quantity::Duration,
-            y_quantity: Quantity::Count,
             x_from_zero: false,
-            y_from_zero: true,
-            y_names: Vec::new(),
-            // A mark says where a straight line between two is a guess.
-            curves: curves
-                .into_iter()
-                .map(|curve| Curve { marked: curve.points.len() < 100, ..curve })
-                .collect(),
-            rules: Vec::new(),
+            x_up_to: 0.0,
+            panels: vec![Panel {
+                title: "Share of packets, %".to_owned(),
+                quantity: Quantity::Count,
+                from_zero: true,
+                up_to: 0.0,
+                names: Vec::new(),
+                // A mark says where a straight line between two is a guess.
+                curves: curves
+                    .into_iter()
+                    .map(|curve| Curve { marked: curve.points.len() < 100, ..curve })
+                    .collect(),
+                rules: Vec::new(),
+            }],
         })
     }
 
@@ -248,14 +252,18 @@ impl Drawing<'_> {
         Ok(Trace {
             description: self.description.clone(),
             x_title: "Time since the page was asked for".to_owned(),
-            y_title: "Sending rate, payload".to_owned(),
             x_quantity: Quantity::Duration,
-            y_quantity: Quantity::Rate,
             x_from_zero: true,
-            y_from_zero: false,
-            y_names: Vec::new(),
-            curves: self.curves(of)?,
-            rules: self.levels()?,
+            x_up_to: 0.0,
+            panels: vec![Panel {
+                title: "Sending rate, payload".to_owned(),
+                quantity: Quantity::Rate,
+                from_zero: false,
+                up_to: 0.0,
+                names: Vec::new(),
+                curves: self.curves(of)?,
+                rules: self.levels()?,
+            }],
         })
     }
 
@@ -295,14 +303,18 @@ impl Drawing<'_> {
         Ok(Trace {
             description: self.description.clone(),
             x_title: "Time since the page was asked for".to_owned(),
-            y_title: self.chart.x.clone(),
             x_quantity: Quantity::Duration,
-            y_quantity: Quantity::Count,
             x_from_zero: true,
-            y_from_zero: false,
-            y_names: names,
-            curves,
-            rules: Vec::new(),
+            x_up_to: 0.0,
+            panels: vec![Panel {
+                title: self.chart.x.clone(),
+                quantity: Quantity::Count,
+                from_zero: false,
+                up_to: 0.0,
+                names,
+                curves,
+                rules: Vec::new(),
+            }],
         })
     }
 

@@ -82,7 +82,7 @@ fn number(row: &[char], end: usize, quantity: Quantity) -> Option<Number> {
         (Quantity::Duration, Some("ms")) => 1e-3,
         (Quantity::Duration, Some("us")) => 1e-6,
         (Quantity::Duration, _) => return None,
-        (Quantity::Count | Quantity::Index, _) => 1.0,
+        (Quantity::Size | Quantity::Count | Quantity::Index, _) => 1.0,
     };
     Some(Number { mean: mean * scale, deviation: deviation * scale })
 }

@@ -33,7 +33,7 @@ impl Frame {
         self.left + self.width
     }
 
-    /// Horizontal grid lines with their labels, and the axis' title along them.
+    /// Horizontal grid lines with their labels, and the axis' title along them, if it has one.
     pub(crate) fn y_axis(
         &self,
         scale: Scale,
@@ -52,19 +52,22 @@ impl Frame {
                     }
                 }
             }
-            text class="axis" text-anchor="middle"
-                transform={ "translate(12 " (px(middle)) ") rotate(-90)" } { (title) }
+            @if !title.is_empty() {
+                text class="axis" text-anchor="middle"
+                    transform={ "translate(12 " (px(middle)) ") rotate(-90)" } { (title) }
+            }
         }
     }
 
-    /// Vertical grid lines with their labels below.
+    /// Vertical grid lines with their labels below, where they are not empty.
     pub(crate) fn x_ticks(&self, scale: Scale, label: impl Fn(f64) -> String) -> Markup {
         html! {
             @for tick in scale.ticks().iter().filter(|tick| tick.major) {
                 @let place = px(self.x(scale, tick.value));
                 line class="grid" x1=(place) x2=(place) y1=(px(self.top)) y2=(px(self.bottom())) {}
-                text class="tick" text-anchor="middle" x=(place) y=(px(self.bottom() + 17.0)) {
-                    (label(tick.value))
+                @let label = label(tick.value);
+                @if !label.is_empty() {
+                    text class="tick" text-anchor="middle" x=(place) y=(px(self.bottom() + 17.0)) { (label) }
                 }
             }
         }
