@@ -10,13 +10,14 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use midspan_report::Machine;
 use midspan_scenario::Scenario;
-use midspan_scenario::record::{self, Backend, Record};
+use midspan_scenario::record::{self, Backend, Record, SCHEMA};
 use rustix::fs::FlockOperation;
 
 use crate::machine;
 use crate::sweep::{self, Selection};
 
-const RECORDS: &str = "records.jsonl";
+/// The records, one a line.
+pub const RECORDS: &str = "records.jsonl";
 /// The same, of a run that is kept: nothing is added to it.
 pub const COMPRESSED: &str = "records.jsonl.gz";
 /// The scenario's text.
@@ -212,6 +213,28 @@ impl Results {
     /// When it cannot be read.
     pub fn scenario_text(&self) -> Result<String> {
         read(&self.directory.join(SCENARIO))
+    }
+
+    /// The scenario as its file was meant when the records were made: the full version.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no scenario.
+    pub fn scenario_file(&self) -> Result<Scenario> {
+        let file = self.directory.join(SCENARIO).display().to_string();
+        let schema = self.done.first().map_or(SCHEMA, |record| record.schema);
+        Ok(Scenario::parse(&self.scenario_text()?, &file)?.as_of(schema))
+    }
+
+    /// The same in the version that the records are of, the full or the short one.
+    ///
+    /// # Errors
+    /// As above, and when there are no records, or they are of neither.
+    pub fn scenario(&self) -> Result<Scenario> {
+        let Some(record) = self.done.first() else { bail!("the folder holds no records") };
+        let file = self.scenario_file()?;
+        let mut versions = [Some(&file), file.short()].into_iter().flatten();
+        let version = versions.find(|version| version.has(record)).cloned();
+        version.context("the records are of another scenario than the one beside them")
     }
 
     /// The machine that it was run on.

@@ -67,7 +67,8 @@ fn lines(scenario: &Scenario, beside: &Beside, names: [&str; 2], terminal: Termi
     grid.render(terminal.colour)
 }
 
-fn sentences(beside: &Beside) -> Vec<String> {
+/// How far off they are.
+pub(crate) fn sentences(beside: &Beside) -> Vec<String> {
     let Some(errors) = beside.errors() else {
         return vec!["No cell was measured in both.".to_owned()];
     };

@@ -6,6 +6,7 @@
 //! [`midspan_scenario::reference`](mod@midspan_scenario::reference)'s.
 
 pub mod beside;
+pub mod browse;
 mod charts;
 pub mod compare;
 mod factors;

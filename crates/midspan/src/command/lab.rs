@@ -14,11 +14,11 @@ use midspan_lab::sweep::Selection;
 use midspan_path::Traces;
 use midspan_report::compare::{self, Compared};
 use midspan_report::{Report, Terminal, beside};
-use midspan_scenario::record::{Backend, SCHEMA, Variant};
+use midspan_scenario::record::{Backend, Variant};
 use midspan_scenario::summary::Summary;
 use midspan_scenario::{Scenario, reference};
 
-use super::{BadInput, acquire_privileges, papers, read_input, recorded, shell};
+use super::{BadInput, acquire_privileges, papers, read_input, recorded, serve, shell};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -54,6 +54,8 @@ pub(crate) enum Command {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
+    /// Show a folder of results in a browser, as they come: a list, reports, runs side by side
+    Serve(serve::Arguments),
     /// Keep results that docs quote: of live ones the records, of simulated ones their digest
     Record(recorded::Record),
     /// Check that recorded runs are of this program: simulated ones are made again
@@ -157,6 +159,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
                 "nothing to compare with; give `--reference FILE` or `--with DIR`",
             )),
         },
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Record(arguments) => recorded::record(&arguments),
         Command::Verify(arguments) => recorded::verify(&arguments),
         Command::Papers(arguments) => papers::run(&arguments),
@@ -249,15 +252,13 @@ fn check(files: &[PathBuf]) -> Result<ExitCode> {
 }
 
 fn report(directory: &Path) -> Result<ExitCode> {
-    let (results, text) = open(directory)?;
-    let parsed = parse_kept(directory, &results, &text)?;
-    conclude(&results, version_of(&parsed, &results)?)
+    let results = open(directory)?;
+    conclude(&results, &scenario_of(&results)?)
 }
 
 fn export(arguments: &Export) -> Result<ExitCode> {
-    let (results, text) = open(&arguments.results)?;
-    let parsed = parse_kept(&arguments.results, &results, &text)?;
-    let scenario = version_of(&parsed, &results)?;
+    let results = open(&arguments.results)?;
+    let scenario = scenario_of(&results)?;
     let folder = arguments.out.clone().unwrap_or_else(|| arguments.results.join("tables"));
     for file in csv_files(&scenario.title, results.records(), &folder)? {
         println!("{}", file.display());
@@ -270,12 +271,11 @@ fn compare(directories: &[PathBuf], reference: &Path, out: Option<PathBuf>) -> R
     let rows = reference::parse_csv(&read_input(reference)?, &name).map_err(BadInput::because)?;
     let mut folders = Vec::with_capacity(directories.len());
     for directory in directories {
-        let (results, text) = open(directory)?;
-        folders.push((parse_kept(directory, &results, &text)?, results));
+        let results = open(directory)?;
+        folders.push((scenario_of(&results)?, results));
     }
     let mut comparisons = Vec::with_capacity(folders.len());
-    for (parsed, results) in &folders {
-        let scenario = version_of(parsed, results)?;
+    for (scenario, results) in &folders {
         let summary = Summary::of(scenario, results.records())?;
         comparisons.push((scenario, reference::compare(&rows, scenario, &summary), summary));
     }
@@ -296,9 +296,8 @@ fn hold(directories: &[PathBuf], with: &Path) -> Result<ExitCode> {
     let [directory] = directories else {
         return Err(BadInput::because("`--with` holds one folder against another; give one"));
     };
-    let ((results, text), (others, _)) = (open(directory)?, open(with)?);
-    let parsed = parse_kept(directory, &results, &text)?;
-    let scenario = version_of(&parsed, &results)?;
+    let (results, others) = (open(directory)?, open(with)?);
+    let scenario = &scenario_of(&results)?;
     let theirs = Summary::of(scenario, others.records())
         .map_err(|error| BadInput::because(format!("{}: {error}", with.display())))?;
     let ours = Summary::of(scenario, results.records())?;
@@ -323,7 +322,8 @@ pub(super) fn read_scenario(
     Ok((scenario, traces))
 }
 
-pub(super) fn open(directory: &Path) -> Result<(Results, String)> {
+/// A folder that `lab run` made.
+pub(super) fn open(directory: &Path) -> Result<Results> {
     if let Ok(Kept::Digest(_)) = Recorded::at(directory).kept() {
         let command = Recorded::at(directory).command()?;
         return Err(BadInput::because(format!(
@@ -333,31 +333,15 @@ pub(super) fn open(directory: &Path) -> Result<(Results, String)> {
     }
     let results =
         Results::read(directory).map_err(|error| BadInput::because(format!("{error:#}")))?;
-    let text = results.scenario_text().map_err(|error| {
+    results.scenario_text().map_err(|error| {
         BadInput::because(format!("{error:#}; give a folder that `midspan lab run` made"))
     })?;
-    Ok((results, text))
+    Ok(results)
 }
 
-/// The scenario as it was meant when the records were made.
-pub(super) fn parse_kept(directory: &Path, results: &Results, text: &str) -> Result<Scenario> {
-    let file = directory.join("scenario.toml").display().to_string();
-    let schema = results.records().first().map_or(SCHEMA, |record| record.schema);
-    Ok(Scenario::parse(text, &file).map_err(BadInput::because)?.as_of(schema))
-}
-
-/// The full or the short version, by which of them the records are of.
-pub(super) fn version_of<'a>(scenario: &'a Scenario, results: &Results) -> Result<&'a Scenario> {
-    let Some(record) = results.records().first() else {
-        return Err(BadInput::because("the folder holds no records"));
-    };
-    [Some(scenario), scenario.short()]
-        .into_iter()
-        .flatten()
-        .find(|version| version.has(record))
-        .ok_or_else(|| {
-            BadInput::because("the records are of another scenario than the one beside them")
-        })
+/// The scenario as it was meant when the records were made, in the version that they are of.
+pub(super) fn scenario_of(results: &Results) -> Result<Scenario> {
+    results.scenario().map_err(|error| BadInput::because(format!("{error:#}")))
 }
 
 /// Shows the table, writes the report, and says whether all went well.

@@ -27,6 +27,8 @@ mod papers;
 mod recorded;
 #[cfg(feature = "relay")]
 pub(crate) mod relay;
+#[cfg(feature = "lab")]
+mod serve;
 #[cfg(feature = "relay")]
 mod settings;
 #[cfg(feature = "lab")]

@@ -10,7 +10,7 @@ use midspan_lab::recorded::{Kept, Recorded};
 use midspan_report::papers::{Paper, Papers, Runs, Values};
 use midspan_scenario::Scenario;
 
-use super::lab::{parse_kept, selected, version_of};
+use super::lab::{scenario_of, selected};
 use super::recorded::parse_command;
 use super::{BadInput, read_input};
 
@@ -103,8 +103,7 @@ fn numbers(root: &Path, directory: &Path) -> Result<Values> {
             directory.display()
         ))),
         Kept::Records(results) => {
-            let parsed = parse_kept(directory, &results, &results.scenario_text()?)?;
-            Ok(Values::of_records(version_of(&parsed, &results)?, results.records())?)
+            Ok(Values::of_records(&scenario_of(&results)?, results.records())?)
         }
         Kept::Digest(digest) => {
             let run = parse_command(&recorded.command()?, directory)?;

@@ -8,7 +8,7 @@ use clap::{Args, Parser};
 use midspan_lab::recorded::{Kept, Recorded, Simulated, TRACES, summary_of};
 
 use super::BadInput;
-use super::lab::{BackendName, Run, open, parse_kept, read_scenario, version_of};
+use super::lab::{BackendName, Run, open, read_scenario, scenario_of};
 
 #[derive(Debug, Args)]
 pub(crate) struct Record {
@@ -58,14 +58,13 @@ enum Finding {
 }
 
 pub(crate) fn record(arguments: &Record) -> Result<ExitCode> {
-    let (results, text) = open(&arguments.results)?;
+    let results = open(&arguments.results)?;
     let kept = Recorded::at(&arguments.record);
     let command = results.command()?;
     let first = command.lines().next().unwrap_or_default();
     let run = parse_command(first, &arguments.results)?;
     if run.backend == BackendName::Live {
-        let parsed = parse_kept(&arguments.results, &results, &text)?;
-        kept.keep_live(&results, version_of(&parsed, &results)?)?;
+        kept.keep_live(&results, &scenario_of(&results)?)?;
     } else {
         let traces = arguments.traces.clone().or_else(|| run.traces.clone());
         let simulated = simulate(&run, traces)?;
@@ -104,8 +103,7 @@ fn verify_one(directory: &Path, arguments: &Verify) -> Result<Finding> {
             Ok(Finding::Holds(format!("of a benchmark, nothing to hold it against: `{command}`")))
         }
         Kept::Records(results) => {
-            let parsed = parse_kept(directory, &results, &results.scenario_text()?)?;
-            let today = summary_of(version_of(&parsed, &results)?, results.records())?;
+            let today = summary_of(&scenario_of(&results)?, results.records())?;
             let count = results.records().len();
             if recorded.summary().is_ok_and(|summary| summary == today) {
                 return Ok(Finding::Holds(format!("{count} live records, which give its summary")));

@@ -24,9 +24,27 @@ pub(crate) use gain::page as gain_page;
 
 /// Draws the page.
 pub(crate) fn page(report: &Report<'_>) -> String {
+    let body = html! {
+        (head_of(report))
+        main { (content(report)) }
+        footer { p { (meaning_of_numbers()) } }
+    };
+    document(&report.scenario.title, &body)
+}
+
+/// What a page of other things as well shows of a report.
+pub(crate) fn body(report: &Report<'_>) -> Markup {
+    html! {
+        (head_of(report))
+        (content(report))
+        footer { p { (meaning_of_numbers()) } }
+    }
+}
+
+fn head_of(report: &Report<'_>) -> Markup {
     let scenario = report.scenario;
     let conclusion = report.conclusion();
-    let body = html! {
+    html! {
         header {
             h1 { (scenario.title) }
             p class="lead" {
@@ -39,24 +57,30 @@ pub(crate) fn page(report: &Report<'_>) -> String {
             }
             (facts(report))
         }
-        main {
-            (troubles_of(report))
-            (results(report))
-            (timeline::section(report))
-            (remarks(report))
-            (details_of(report))
-            @if let Some(source) = report.source {
-                h2 { "Scenario file" }
-                pre { (source) }
-            }
+    }
+}
+
+fn content(report: &Report<'_>) -> Markup {
+    html! {
+        (troubles_of(report))
+        (results(report))
+        (timeline::section(report))
+        (remarks(report))
+        (details_of(report))
+        @if let Some(source) = report.source {
+            h2 { "Scenario file" }
+            pre { (source) }
         }
-        footer { p { (meaning_of_numbers()) } }
-    };
-    document(&scenario.title, &body)
+    }
 }
 
 /// A whole page around `body`.
 pub(crate) fn document(title: &str, body: &Markup) -> String {
+    document_with(title, &html! {}, body)
+}
+
+/// The same, with more in its head.
+pub(crate) fn document_with(title: &str, head: &Markup, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -66,6 +90,7 @@ pub(crate) fn document(title: &str, body: &Markup) -> String {
                 title { (title) " · Midspan" }
                 // The style sheet is ours and holds no markup.
                 style { (PreEscaped(include_str!("style.css"))) }
+                (head)
             }
             body { (body) }
         }
