@@ -119,11 +119,11 @@ impl Browser {
         }
     }
 
-    /// Presses the mouse on what a selector finds.
+    /// Presses the mouse on what a selector finds; of a link over two lines on the first.
     pub(crate) fn click(&mut self, selector: &str) {
         let place = self.value(&format!(
             "(() => {{ const it = document.querySelector({selector:?}); it.scrollIntoView({{block: 'center'}}); \
-             const box = it.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
+             const box = it.getClientRects()[0]; return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
         ));
         for kind in ["mousePressed", "mouseReleased"] {
             let parameters = json!({
@@ -202,7 +202,7 @@ impl Browser {
 
 fn get(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
     let mut bytes = Vec::new();

@@ -18,15 +18,13 @@ pub fn page(folder: &str, runs: &[Listed]) -> String {
             p class="lead" { code { (folder) } }
         }
         form action=(COMPARE) {
-            div class="tools" {
-                label for="filter" { "Filter" }
-                input id="filter" type="search" autocomplete="off" data-filters="runs";
+            div class="tools" data-filters="runs" {
                 button type="submit" { "Compare chosen runs" }
             }
             div id="list" data-live { (table(&runs)) }
         }
     };
-    super::page("Results", main)
+    super::page("Results", super::Place::List, main)
 }
 
 fn table(runs: &[&Listed]) -> Markup {
@@ -34,16 +32,16 @@ fn table(runs: &[&Listed]) -> Markup {
         @if runs.is_empty() {
             p { "There are no results yet: " code { "midspan lab run SCENARIO" } " makes some." }
         } @else {
-            table id="runs" class="list sortable" {
+            // Told what they are, since a telephone shows them otherwise than as a table.
+            table id="runs" class="list sortable" role="table" {
                 caption class="unseen" { "Runs; choose two to " (MOST_COMPARED) " to compare them" }
-                thead { tr {
-                    th scope="col" { span class="unseen" { "Chosen" } }
-                    th scope="col" class="text" data-sorts { "Scenario" }
-                    th scope="col" class="text" data-sorts { "When" }
-                    th scope="col" class="text" data-sorts { "What came out" }
-                    th scope="col" class="text" data-sorts { "Runs" }
+                thead role="rowgroup" { tr role="row" {
+                    th scope="col" role="columnheader" { span class="unseen" { "Chosen" } }
+                    @for (index, name) in ["Scenario", "When", "What came out", "Runs"].into_iter().enumerate() {
+                        th scope="col" role="columnheader" class="text" data-sorts=(index + 1) { (name) }
+                    }
                 } }
-                tbody { @for run in runs { (row(run)) } }
+                tbody role="rowgroup" { @for run in runs { (row(run)) } }
             }
         }
     }
@@ -57,23 +55,23 @@ fn row(run: &Listed) -> Markup {
     };
     let chosen = format!("Choose {title}, {backend}, {when}");
     html! {
-        tr data-state=(format!("{:?}", run.state).to_lowercase()) {
-            td class="choice" {
+        tr role="row" data-state=(format!("{:?}", run.state).to_lowercase()) {
+            td role="cell" class="choice" {
                 @if run.sweep.is_ok() { input type="checkbox" name="run" value=(run.id) aria-label=(chosen); }
             }
-            td class="text what" data-by=(title) {
+            td role="cell" class="text what" data-by=(title) {
                 a href=(link(RUN, "id", &[&run.id])) { (title) }
                 div class="soft" { (name) @if !name.is_empty() { " · " } span class="backend" { (backend) } }
             }
-            td class="text when" data-by=(run.begun_unix_ms) { (when) }
+            td role="cell" class="text when" data-by=(run.begun_unix_ms) { (when) }
             @match &run.sweep {
                 Ok(sweep) => {
-                    td class="text outcome" { (outcome(sweep)) }
-                    td class="text counts" data-by=(sweep.counts.total()) { (progress(run, sweep)) }
+                    td role="cell" class="text outcome" { (outcome(sweep)) }
+                    td role="cell" class="text counts" data-by=(sweep.counts.total()) { (progress(run, sweep)) }
                 }
                 Err(why) => {
-                    td class="text outcome bad" { (why) }
-                    td {}
+                    td role="cell" class="text outcome bad" { (why) }
+                    td role="cell" {}
                 }
             }
         }
@@ -82,14 +80,14 @@ fn row(run: &Listed) -> Markup {
 
 fn outcome(sweep: &Sweep) -> Markup {
     let class = match sweep.conclusion.outcome {
-        Outcome::Good => "good",
-        Outcome::Slower => "bad",
-        Outcome::Unknown => "soft",
+        Outcome::Good => "came-good",
+        Outcome::Slower => "came-slower",
+        Outcome::Unknown => "came-open",
     };
     let said = sweep.conclusion.sentences.first().filter(|_| sweep.counts.total() > 0);
     html! {
         @match said {
-            Some(sentence) => span class=(class) { (sentence) },
+            Some(sentence) => div class=(class) { (sentence) },
             None => span class="soft" { "No run has ended yet." },
         }
     }

@@ -31,7 +31,7 @@ pub const SCRIPT_PATH: &str = "/browse.js";
 pub const CHANGES: &str = "/changes";
 
 /// What pages do of themselves.
-pub const SCRIPT: &str = include_str!("browse.js");
+pub const SCRIPT: &str = concat!(include_str!("browse.js"), include_str!("../html/tables.js"));
 
 /// Runs that can be compared at a time: more could not be told apart.
 pub const MOST_COMPARED: usize = 4;
@@ -93,14 +93,22 @@ impl Sweep {
 
 /// A page for what cannot be shown: `what` says why, in one line.
 pub fn trouble(title: &str, what: &str) -> String {
-    page(title, html! { h1 { (title) } p { (what) } })
+    page(title, Place::Below, html! { h1 { (title) } p { (what) } })
+}
+
+/// Where a page is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    List,
+    Below,
 }
 
 /// A page with the way back, and the way to its main part for those who go by keyboard.
-fn page(title: &str, main: Markup) -> String {
+fn page(title: &str, place: Place, main: Markup) -> String {
+    let here = (place == Place::List).then_some("page");
     let body = html! {
         a class="skip" href="#main" { "To the content" }
-        nav aria-label="Results" { a href=(LIST) { "All results" } }
+        nav aria-label="Results" { a href=(LIST) aria-current=[here] { "All results" } }
         main id="main" tabindex="-1" { (main) }
         // Told to who cannot see that something has changed.
         p id="told" class="unseen" role="status" {}

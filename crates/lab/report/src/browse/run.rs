@@ -31,5 +31,5 @@ pub fn page(listed: &Listed, report: Option<&Report<'_>>) -> String {
             }
         }
     };
-    super::page(title, main)
+    super::page(title, super::Place::Below, main)
 }

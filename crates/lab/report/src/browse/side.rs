@@ -87,7 +87,7 @@ pub fn page(sides: &[Side<'_>], pick: &Pick) -> String {
             p { "Choose more runs in the list, " (MOST_COMPARED) " at most, to see them side by side." }
         }
     };
-    super::page(&title, main)
+    super::page(&title, super::Place::Below, main)
 }
 
 /// Which runs they are, and how far two of one scenario agree.
@@ -141,7 +141,7 @@ fn form(view: &View<'_>) -> Markup {
             }
             @for axis in others {
                 @let held = view.at.get(&axis.name);
-                (choice(&format!("{AT}{}", axis.name), &axis_name(&axis.name),
+                (choice(&format!("{AT}{}", axis.name), &format!("At {}", axis_name(&axis.name)),
                     std::iter::once(all(held.is_none())).chain(axis.points.iter().map(|point| {
                         (point.clone(), point.clone(), Some(point) == held)
                     }))))
@@ -189,14 +189,22 @@ fn figures(view: &View<'_>) -> Markup {
 
 fn table(view: &View<'_>) -> Markup {
     let ratios = |column: &Column| view.base(*column).is_some();
+    let mut next = view.axes.len();
+    let numbers = view.columns.iter().map(|column| {
+        let index = next;
+        next += 1 + usize::from(ratios(column));
+        (index, column)
+    });
     html! {
-        div class="scroll" { table class="sortable" id="cells" {
+        div class="scroll" { table id="cells" class="sortable" {
             caption class="unseen" { (view.metric.title()) " of each cell" }
             thead { tr {
-                @for axis in &view.axes { th scope="col" class="text" data-sorts { (axis_name(&axis.name)) } }
-                @for column in &view.columns {
-                    th scope="col" data-sorts { (view.name(*column)) (view.metric.quantity().axis_unit()) }
-                    @if ratios(column) { th scope="col" data-sorts { (letter(column.side)) " over A" } }
+                @for (index, axis) in view.axes.iter().enumerate() {
+                    th scope="col" class="text" data-sorts=(index) { (axis_name(&axis.name)) }
+                }
+                @for (index, column) in numbers {
+                    th scope="col" data-sorts=(index) { (view.name(*column)) (view.metric.quantity().axis_unit()) }
+                    @if ratios(column) { th scope="col" data-sorts=(index + 1) { (letter(column.side)) " over A" } }
                 }
             } }
             tbody { @for row in view.rows() { tr {

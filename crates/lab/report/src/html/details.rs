@@ -32,12 +32,9 @@ pub(super) fn section(title: &str, records: &[&Record]) -> Markup {
 
 fn runs(records: &[&Record]) -> Markup {
     html! {
-        div class="scroll" { table {
-            thead { tr {
-                th class="text" { "variant" } th { "run" } th class="text" { "started" }
-                th { "seed" } th { "goodput, Mbit/s" } th { "acknowledged" } th { "measured" }
-                th { "retransmits" } th class="text" { "remarks" }
-            } }
+        div class="scroll" { table class="sortable" {
+            (heads(&["<variant", "run", "<started", "seed", "goodput, Mbit/s", "acknowledged", "measured",
+                "retransmits", "<remarks"]))
             tbody { @for record in records { tr {
                 td class="text" { (variant_name(record.variant)) }
                 td { (record.repetition + 1) }
@@ -69,8 +66,8 @@ fn numbers(run: &Measurement) -> Markup {
     html! {
         td { (rate(run.goodput_bps)) }
         td { (rate(run.acknowledged_bps)) }
-        td { (Quantity::Duration.with_unit(run.measured_s)) }
-        td { (count(run.sender_retransmits)) }
+        (duration(run.measured_s))
+        (counted(run.sender_retransmits))
         td class="text wrap" {
             @if run.flows_bps.len() > 1 {
                 @let flows: Vec<String> =
@@ -100,15 +97,12 @@ fn transfers(records: &[&Record]) -> Markup {
 fn listed_transfers(transfers: &[(&Record, &TransferRecord)]) -> Markup {
     html! {
         h4 { "Transfers, timed from the call of connect" }
-        div class="scroll" { table {
-            thead { tr {
-                th class="text" { "variant" } th { "run" } th { "size" } th { "connected" }
-                th { "acknowledged" } th { "closed" } th { "received" }
-            } }
+        div class="scroll" { table class="sortable" {
+            (heads(&["<variant", "run", "size", "connected", "acknowledged", "closed", "received"]))
             tbody { @for (record, transfer) in transfers { tr {
                 (run_of(record))
-                td { (bytes(transfer.bytes as f64)) }
-                @for time in TIMES { td { (Quantity::Duration.with_unit(time(transfer))) } }
+                td data-by=(transfer.bytes) { (bytes(transfer.bytes as f64)) }
+                @for time in TIMES { (duration(time(transfer))) }
             } } }
         } }
     }
@@ -119,14 +113,12 @@ fn summarised_transfers(records: &[&Record]) -> Markup {
     let runs = records.iter().filter_map(|record| Some((record, record.measurement()?)));
     html! {
         h4 { "Transfers of each run, timed from the call of connect: medians, and the shortest and the longest until received" }
-        div class="scroll" { table {
-            thead { tr {
-                th class="text" { "variant" } th { "run" } th { "transfers" } th { "connected" }
-                th { "acknowledged" } th { "closed" } th { "received" } th { "shortest" } th { "longest" }
-            } }
+        div class="scroll" { table class="sortable" {
+            (heads(&["<variant", "run", "transfers", "connected", "acknowledged", "closed", "received", "shortest",
+                "longest"]))
             tbody { @for (record, run) in runs { tr {
                 (run_of(record))
-                td { (count(run.transfers.len() as u64)) }
+                (counted(run.transfers.len() as u64))
                 @let stats = TIMES.map(|time| Stats::of(&run.transfers.iter().map(time).collect::<Vec<_>>()));
                 @for stats in stats { (time_or_none(stats.map(|stats| stats.median))) }
                 @let [.., received] = stats;
@@ -146,32 +138,42 @@ const TIMES: [fn(&TransferRecord) -> f64; 4] = [
 ];
 
 fn time_or_none(seconds: Option<f64>) -> Markup {
-    html! { td { (seconds.map_or("–".to_owned(), |seconds| Quantity::Duration.with_unit(seconds))) } }
+    seconds.map_or_else(|| html! { td { "–" } }, duration)
+}
+
+/// A heading for each column, by which the table can be sorted; of text where the name begins with `<`.
+fn heads(names: &[&str]) -> Markup {
+    html! {
+        thead { tr { @for (index, name) in names.iter().enumerate() {
+            @match name.strip_prefix('<') {
+                Some(name) => th scope="col" class="text" data-sorts=(index) { (name) },
+                None => th scope="col" data-sorts=(index) { (name) },
+            }
+        } } }
+    }
+}
+
+fn duration(seconds: f64) -> Markup {
+    html! { td data-by=(seconds) { (Quantity::Duration.with_unit(seconds)) } }
+}
+
+fn counted(number: u64) -> Markup {
+    html! { td data-by=(number) { (count(number)) } }
 }
 
 fn leg_table(legs: &[(&Record, &LegRecord)]) -> Markup {
-    let time = |us: u32| Quantity::Duration.with_unit(f64::from(us) / 1e6);
     html! {
-        div class="scroll" { table {
-            thead { tr {
-                th class="text" { "variant" } th { "run" } th class="text" { "host" }
-                th class="text" { "leg" } th class="text" { "control" } th { "RTT" } th { "least RTT" }
-                th { "cwnd" } th { "retransmits" } th { "D-SACKs" } th { "reorderings" }
-                th { "acknowledged" } th { "received" } th { "rate, Mbit/s" }
-            } }
+        div class="scroll" { table class="sortable" {
+            (heads(&["<variant", "run", "<host", "<leg", "<control", "RTT", "least RTT", "cwnd", "retransmits", "D-SACKs",
+                "reorderings", "acknowledged", "received", "rate, Mbit/s"]))
             tbody { @for (record, leg) in legs { tr {
                 (run_of(record))
                 td class="text" { (leg.host) }
                 td class="text" { (leg.leg) }
                 td class="text" { (leg.congestion_control) }
-                td { (time(leg.rtt_us)) }
-                td { (time(leg.min_rtt_us)) }
-                td { (count(leg.cwnd.into())) }
-                td { (count(leg.retransmits.into())) }
-                td { (count(leg.dsack_dups.into())) }
-                td { (count(leg.reord_seen.into())) }
-                td { (bytes(leg.bytes_acked as f64)) }
-                td { (bytes(leg.bytes_received as f64)) }
+                @for us in [leg.rtt_us, leg.min_rtt_us] { (duration(f64::from(us) / 1e6)) }
+                @for number in [leg.cwnd, leg.retransmits, leg.dsack_dups, leg.reord_seen] { (counted(number.into())) }
+                @for size in [leg.bytes_acked, leg.bytes_received] { td data-by=(size) { (bytes(size as f64)) } }
                 td { (Quantity::Rate.digits(leg.delivery_rate_bps)) }
             } } }
         } }

@@ -28,6 +28,8 @@ pub(crate) fn page(report: &Report<'_>) -> String {
         (head_of(report))
         main { (content(report)) }
         footer { p { (meaning_of_numbers()) } }
+        // Ours as well. Without it tables stay as they are.
+        script { (PreEscaped(include_str!("tables.js"))) }
     };
     document(&report.scenario.title, &body)
 }

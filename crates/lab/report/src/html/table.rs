@@ -13,32 +13,44 @@ use crate::view::{Entry, Metric, Paper, axis_name, variant_name};
 /// The columns of one variant.
 struct Columns {
     variant: Variant,
+    /// Which column of the table the first is.
+    first: usize,
     gain: bool,
     paper: bool,
 }
 
 /// The table of `metric`.
 pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: Metric) -> Markup {
-    let columns: Vec<Columns> =
-        scenario.variants.iter().map(|variant| Columns::of(summary, *variant, metric)).collect();
+    let mut first = scenario.axes.len();
+    let columns: Vec<Columns> = scenario
+        .variants
+        .iter()
+        .map(|variant| {
+            let columns = Columns::of(summary, *variant, metric, first);
+            first += columns.count();
+            columns
+        })
+        .collect();
     let mean = match metric.quantity() {
         Quantity::Rate => "Mbit/s ± sd",
         Quantity::Duration => "time ± sd",
         Quantity::Size | Quantity::Count | Quantity::Index => "mean ± sd",
     };
     html! {
-        div class="scroll" { table {
+        div class="scroll" { table class="sortable" {
             thead {
                 tr {
-                    @for axis in &scenario.axes { th class="text" rowspan="2" { (axis_name(&axis.name)) } }
+                    @for (index, axis) in scenario.axes.iter().enumerate() {
+                        th scope="col" class="text" rowspan="2" data-sorts=(index) { (axis_name(&axis.name)) }
+                    }
                     @for column in &columns {
-                        th colspan=(column.count()) { (variant_name(column.variant)) }
+                        th scope="colgroup" colspan=(column.count()) { (variant_name(column.variant)) }
                     }
                 }
                 tr { @for column in &columns {
-                    th { (mean) }
-                    @if column.gain { th { "gain" } }
-                    @if column.paper { th { "paper" } }
+                    th scope="col" data-sorts=(column.first) { (mean) }
+                    @if column.gain { th scope="col" data-sorts=(column.first + 1) { "gain" } }
+                    @if column.paper { th scope="col" { "paper" } }
                 } }
             }
             tbody { @for cell in &summary.cells { tr {
@@ -52,10 +64,11 @@ pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: Metric) ->
 }
 
 impl Columns {
-    fn of(summary: &Summary, variant: Variant, metric: Metric) -> Self {
+    fn of(summary: &Summary, variant: Variant, metric: Metric, first: usize) -> Self {
         let variants = || summary.cells.iter().filter_map(move |cell| cell.variant(variant));
         Columns {
             variant,
+            first,
             gain: variants().any(|variant| metric.gain(variant).is_some()),
             paper: metric == Metric::Goodput
                 && variants().any(|variant| Paper::of(variant).has_number()),
@@ -74,7 +87,7 @@ impl Columns {
         html! {
             (number(entry, metric.quantity()))
             @if self.gain {
-                td class=[gain.as_ref().and_then(tone)]
+                td class=[gain.as_ref().and_then(tone)] data-by=(gain.map_or(-1.0, |gain| gain.mean))
                     title=[gain.as_ref().map(gain_with_interval)] {
                     @if let Some(gain) = gain { (factor(gain.mean)) " x" }
                 }
@@ -86,11 +99,11 @@ impl Columns {
 
 fn number(entry: Entry, quantity: Quantity) -> Markup {
     let Entry::Measured(Stats { mean, deviation, n, min, max, .. }) = entry else {
-        return html! { td class="missing" title=(entry.spelled_out()) { (entry.instead()) } };
+        return html! { td class="missing" title=(entry.spelled_out()) data-by="-1" { (entry.instead()) } };
     };
     let range = format!("n = {n}, from {} to {}", quantity.with_unit(min), quantity.with_unit(max));
     html! {
-        td title=(range) {
+        td title=(range) data-by=(mean) {
             (quantity.digits(mean))
             @if let Some(deviation) = deviation {
                 span class="spread" { " ± " (quantity.spread(deviation, mean)) }
