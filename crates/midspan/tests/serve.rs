@@ -507,6 +507,57 @@ fn a_browser_follows_a_sweep_without_losing_what_its_user_does() {
     assert_eq!(browser.troubles(&server.origin()), Vec::<String>::new());
 }
 
+#[test]
+fn a_report_of_its_own_sorts_and_filters_its_tables() {
+    if !common::has("chromium") {
+        return;
+    }
+    let shown = shown();
+    let results = shown.folder.path().join(&shown.runs[0]);
+    assert!(common::midspan().args(["lab", "report"]).arg(&results).status().unwrap().success());
+    let mut browser = Browser::start();
+    browser.window(1280, 900, false);
+    browser.open(&format!("file://{}", results.join("report.html").display()).replace(' ', "%20"));
+    let rows = |rest: &str| {
+        format!(
+            "[...document.querySelector('table.sortable').tBodies[0].rows].map((it) => {rest}).join()"
+        )
+    };
+    let gains = "it.cells[4].dataset.by";
+    let before = browser.value(&rows(gains));
+    let head =
+        "[...document.querySelectorAll('th button')].find((it) => it.textContent === 'gain')";
+    let button = browser.value(&format!("{head}.id"));
+    browser.click(&format!("[id={:?}]", button.as_str().unwrap()));
+    let sorted = browser.value(&rows(gains));
+    let numbers = |list: &serde_json::Value| -> Vec<f64> {
+        list.as_str().unwrap().split(',').map(|number| number.parse().unwrap()).collect()
+    };
+    let (mut wanted, found) = (numbers(&before), numbers(&sorted));
+    assert_eq!(wanted.len(), 6);
+    wanted.sort_by(f64::total_cmp);
+    assert_eq!(found, wanted, "the worst cell first");
+    browser.press("Enter");
+    wanted.reverse();
+    assert_eq!(numbers(&browser.value(&rows(gains))), wanted);
+    assert_eq!(browser.value(&format!("{head}.closest('th').ariaSort")), "descending");
+
+    // Every leg of a cell's four runs is more than a look takes in.
+    browser.value("document.querySelectorAll('details').forEach((it) => { it.open = true; }); 0");
+    let legs =
+        "[...document.querySelectorAll('.filter')].map((it) => it.querySelector('input'))[0]";
+    let field = browser.value(&format!("{legs}.id"));
+    let field = field.as_str().unwrap().to_owned();
+    browser.click(&format!("[id={field:?}]"));
+    browser.write("mec server");
+    let shown = format!(
+        "[...document.getElementById({:?}).tBodies[0].rows].filter((it) => !it.hidden).length",
+        field.trim_end_matches("-filter")
+    );
+    browser.wait(&format!("{shown} === 2"));
+    assert_eq!(browser.troubles("file://"), Vec::<String>::new());
+}
+
 /// What can be asked of a page by a rule: everything that is used has a name, and nothing is wider than the window.
 const RULES: &str = r##"(() => {
     const wrong = [];

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -171,13 +172,16 @@ impl Browser {
     /// The whole page as a picture, for those who change how it looks: into the folder that MIDSPAN_PICTURES names.
     pub(crate) fn picture(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("MIDSPAN_PICTURES") else { return };
-        // The program writes pictures itself: they come as base64.
         let printed = self.call(
             "Page.captureScreenshot",
             json!({ "format": "png", "captureBeyondViewport": true }),
         );
-        let path = std::path::Path::new(&folder).join(format!("{name}.base64"));
-        fs::write(path, printed["data"].as_str().unwrap()).unwrap();
+        let file = fs::File::create(Path::new(&folder).join(format!("{name}.png"))).unwrap();
+        let mut decode = Command::new("base64");
+        let mut decode = decode.arg("--decode").stdin(Stdio::piped()).stdout(file).spawn().unwrap();
+        let text = printed["data"].as_str().unwrap();
+        decode.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(decode.wait().unwrap().success());
     }
 
     /// What went wrong on pages, and addresses that were asked for outside `origin`.
