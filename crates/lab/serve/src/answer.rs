@@ -1,12 +1,11 @@
 //! What an address shows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use midspan_report::browse::{self, MOST_COMPARED, Pick, Side};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
-
-use std::sync::Arc;
 
 use crate::folder::{Folder, Loaded};
 
