@@ -81,6 +81,11 @@ impl Quantity {
     }
 }
 
+/// What a table is sorted by where this is shown; none for what is no number, which comes last.
+pub(crate) fn sort_key(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
 /// A factor: `1.00`, `7.06`, `23.4`, `115.5`, `1042`.
 pub(crate) fn factor(value: f64) -> String {
     let places = match value.abs() {

@@ -9,7 +9,7 @@ use midspan_scenario::record::Variant;
 use super::view::{Column, View, key, letter};
 use super::{COMPARE, MOST_COMPARED, RUN, backend_name, link};
 use crate::machine::utc;
-use crate::number::factor;
+use crate::number::{factor, sort_key};
 use crate::view::{Entry, axis_name, variant_name};
 use crate::{Report, beside};
 
@@ -226,7 +226,7 @@ fn number(view: &View<'_>, entry: Entry) -> Markup {
     };
     let unit = if quantity.axis_unit().is_empty() { quantity.unit_of(stats.mean) } else { "" };
     html! {
-        td data-by=(stats.mean) {
+        td data-by=[sort_key(stats.mean)] {
             (quantity.digits(stats.mean))
             @if let Some(deviation) = stats.deviation {
                 span class="spread" { " ± " (quantity.spread(deviation, stats.mean)) }
@@ -240,7 +240,7 @@ fn ratio(ours: Entry, base: Entry) -> Markup {
     match (ours, base) {
         (Entry::Measured(ours), Entry::Measured(base)) if base.mean != 0.0 => {
             let ratio = ours.mean / base.mean;
-            html! { td data-by=(ratio) { (factor(ratio)) } }
+            html! { td data-by=[sort_key(ratio)] { (factor(ratio)) } }
         }
         _ => html! { td class="soft" data-by="-1" { "–" } },
     }

@@ -7,7 +7,7 @@ use midspan_scenario::record::{
 };
 
 use crate::machine::utc;
-use crate::number::{Quantity, bytes, count};
+use crate::number::{Quantity, bytes, count, sort_key};
 use crate::view::variant_name;
 
 /// The details of one cell, closed until opened. `records` are the cell's, in the order to show.
@@ -154,7 +154,7 @@ fn heads(names: &[&str]) -> Markup {
 }
 
 fn duration(seconds: f64) -> Markup {
-    html! { td data-by=(seconds) { (Quantity::Duration.with_unit(seconds)) } }
+    html! { td data-by=[sort_key(seconds)] { (Quantity::Duration.with_unit(seconds)) } }
 }
 
 fn counted(number: u64) -> Markup {

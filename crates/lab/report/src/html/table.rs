@@ -6,7 +6,7 @@ use midspan_scenario::summary::{CellSummary, Gain, Summary};
 use midspan_scenario::{Scenario, Stats};
 
 use crate::charts::gain_with_interval;
-use crate::number::{Quantity, factor};
+use crate::number::{Quantity, factor, sort_key};
 use crate::verdict::{SAME, is_open};
 use crate::view::{Entry, Metric, Paper, axis_name, variant_name};
 
@@ -87,7 +87,7 @@ impl Columns {
         html! {
             (number(entry, metric.quantity()))
             @if self.gain {
-                td class=[gain.as_ref().and_then(tone)] data-by=(gain.map_or(-1.0, |gain| gain.mean))
+                td class=[gain.as_ref().and_then(tone)] data-by=[gain.and_then(|gain| sort_key(gain.mean))]
                     title=[gain.as_ref().map(gain_with_interval)] {
                     @if let Some(gain) = gain { (factor(gain.mean)) " x" }
                 }
@@ -103,7 +103,7 @@ fn number(entry: Entry, quantity: Quantity) -> Markup {
     };
     let range = format!("n = {n}, from {} to {}", quantity.with_unit(min), quantity.with_unit(max));
     html! {
-        td title=(range) data-by=(mean) {
+        td title=(range) data-by=[sort_key(mean)] {
             (quantity.digits(mean))
             @if let Some(deviation) = deviation {
                 span class="spread" { " ± " (quantity.spread(deviation, mean)) }
