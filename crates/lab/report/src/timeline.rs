@@ -22,8 +22,11 @@ pub(crate) struct Timelines {
 /// Points of a curve: about two for each pixel that it has on a telephone.
 const POINTS: usize = 480;
 
+/// What a leg was at each look.
+type Values = fn(&LegSeries) -> Vec<f64>;
+
 /// What a leg's panels show.
-const OF_LEGS: [(&str, Quantity, fn(&LegSeries) -> Vec<f64>); 4] = [
+const OF_LEGS: [(&str, Quantity, Values); 4] = [
     ("Congestion window, segments", Quantity::Count, |leg| floats(&leg.cwnd)),
     ("Round-trip time, smoothed", Quantity::Duration, |leg| {
         leg.rtt_us.iter().map(|us| f64::from(*us) / 1e6).collect()
@@ -165,7 +168,7 @@ fn share_axes(runs: &mut [(String, Trace)]) {
         panel.curves.iter().flat_map(|curve| curve.points.clone()).collect()
     };
     let panels = || runs.iter().flat_map(|(_, trace)| &trace.panels);
-    let along = greatest(panels().flat_map(|panel| points(panel)).map(|point| point.0).collect());
+    let along = greatest(panels().flat_map(points).map(|point| point.0).collect());
     let mut up: BTreeMap<String, f64> = BTreeMap::new();
     for panel in panels() {
         let most = greatest(points(panel).into_iter().map(|point| point.1).collect());

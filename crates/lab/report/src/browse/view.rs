@@ -62,7 +62,7 @@ impl<'a> View<'a> {
         let along = along.map(|axis| axis.name.clone());
         let mut at = pick.at.clone();
         at.retain(|name, label| {
-            Some(&*name) != along.as_ref()
+            Some(name) != along.as_ref()
                 && axes.iter().any(|axis| axis.name == *name && axis.points.contains(label))
         });
         let all = sides.iter().enumerate().flat_map(|(side, one)| {
