@@ -5,11 +5,11 @@
 
 #include "cc.h"
 
-/* RFC 9406, section 4.3; HyStart has the same bounds in today's implementations. */
+/* RFC 9406, section 4.3, with its names; HyStart has the same bounds in today's implementations. */
 #define HYSTART_MIN_RTT_THRESH_US 4000u
 #define HYSTART_MAX_RTT_THRESH_US 16000u
-#define HYSTART_RTT_DIVISOR 8u
-#define HYSTART_RTT_SAMPLES 8u
+#define HYSTART_MIN_RTT_DIVISOR 8u
+#define HYSTART_N_RTT_SAMPLE 8u
 #define HYSTART_CSS_GROWTH_DIVISOR 4u
 #define HYSTART_CSS_ROUNDS 5u
 /* HyStart, section 4: acknowledgements so close together are of one train, and below so many packets
@@ -38,7 +38,7 @@ CC_INLINE u32 hystart_now_us(const struct cc *cc)
 /* How much longer a round-trip must be to speak of a queue. */
 CC_INLINE u32 hystart_threshold_us(u32 rtt_us)
 {
-	u32 part = rtt_us / HYSTART_RTT_DIVISOR;
+	u32 part = rtt_us / HYSTART_MIN_RTT_DIVISOR;
 
 	return min32(max32(part, HYSTART_MIN_RTT_THRESH_US), HYSTART_MAX_RTT_THRESH_US);
 }
@@ -64,7 +64,7 @@ CC_INLINE void hystart_sample(struct hystart *hystart, u32 rtt_us)
 {
 	if (!hystart->current_us || rtt_us < hystart->current_us)
 		hystart->current_us = rtt_us;
-	if (hystart->samples < HYSTART_RTT_SAMPLES)
+	if (hystart->samples < HYSTART_N_RTT_SAMPLE)
 		hystart->samples++;
 }
 
@@ -87,12 +87,21 @@ CC_INLINE void hystart_break_train(struct hystart *hystart, const struct cc *cc)
 	hystart->train_us = hystart_now_us(cc) - HYSTART_TRAIN_GAP_US - 1;
 }
 
-/* HyStart: whether the pipe is full, by a train of acknowledgements that is as long as the way there,
- * or by a round-trip time that has grown. */
-CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc, u32 rtt_us)
+/* HyStart: whether acknowledgements have come in a train as long as the way there. `rtt_us` is the round trip
+ * without a queue. */
+CC_INLINE int hystart_train_full(struct hystart *hystart, const struct cc *cc, u32 rtt_us)
 {
 	u32 now_us = hystart_now_us(cc);
 
+	if (cc->cwnd < HYSTART_LOW_WINDOW || now_us - hystart->train_us > HYSTART_TRAIN_GAP_US)
+		return 0;
+	hystart->train_us = now_us;
+	return now_us - hystart->round_start_us > add_sat32(rtt_us, hystart_burst_us(cc)) / 2;
+}
+
+/* HyStart: whether the pipe is full, by such a train or by a round-trip time that has grown. */
+CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc, u32 rtt_us)
+{
 	if (!hystart->last_us || rtt_us < hystart->last_us)
 		hystart->last_us = rtt_us;
 	/* Nor are rounds counted below it. */
@@ -100,13 +109,9 @@ CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc,
 		return 0;
 	if (!hystart->begun || before(hystart->window_end, cc->snd_una))
 		hystart_round(hystart, cc);
-	if (now_us - hystart->train_us <= HYSTART_TRAIN_GAP_US) {
-		hystart->train_us = now_us;
-		if (now_us - hystart->round_start_us >
-		    add_sat32(hystart->last_us, hystart_burst_us(cc)) / 2)
-			return 1;
-	}
-	if (hystart->samples < HYSTART_RTT_SAMPLES) {
+	if (hystart_train_full(hystart, cc, hystart->last_us))
+		return 1;
+	if (hystart->samples < HYSTART_N_RTT_SAMPLE) {
 		hystart_sample(hystart, rtt_us);
 		return 0;
 	}
@@ -124,7 +129,7 @@ CC_INLINE int hystart_plus_plus_full(struct hystart *hystart, const struct cc *c
 		hystart_round(hystart, cc);
 	}
 	hystart_sample(hystart, rtt_us);
-	if (hystart->samples < HYSTART_RTT_SAMPLES)
+	if (hystart->samples < HYSTART_N_RTT_SAMPLE)
 		return 0;
 	if (hystart->css_rounds) {
 		/* The delay was a passing one: back to slow start. */

@@ -14,8 +14,9 @@
  *    seen to carry. Again, every loss is congestion for some time.
  * 4. ECN's marks: the network itself says so.
  *
- * And slow start does not end because acknowledgements come in a train as long as the path (HyStart) where that is how
- * the data came to the relay: a paced server's come evenly.
+ * And slow start goes on if the delay that ended it was a passing one (HyStart++, RFC 9406): a link layer that delivers in
+ * order stalls while it repairs a block, which looks like a queue. Nor does it end because acknowledgements come in a train as
+ * long as the path (HyStart) where that is how the data came to the relay: a paced server's come evenly.
  *
  * Other losses are repaired and change nothing, in slow start either. A late packet is held lost and
  * sent again, as the stack has it; that it was needless then costs one packet, and not the window. */
@@ -200,6 +201,7 @@ CC_INLINE void radio_reduce(struct radio *radio, struct cc *cc, enum radio_cause
 	radio->reduced = radio->reducing = 1;
 	radio->reduced_until = cc->snd_nxt;
 	cc->ssthresh = cubic_ssthresh(&radio->cubic, cc);
+	hystart_reset(&radio->cubic.hystart);
 	if (cause == RADIO_SHALLOW_QUEUE)
 		cc->ssthresh = max32(cc->ssthresh, (u32)min64(left, cwnd));
 	else if (cause == RADIO_OVERFLOW && left)
@@ -216,6 +218,21 @@ CC_INLINE void radio_init(struct radio *radio, struct cc *cc)
 	cc->pacing_rate = 0;
 }
 
+/* Whatever CUBIC is configured to have. To be asked in the first slow start (RFC 9406, section 4.3): a later one ends at the
+ * threshold that the path taught. */
+CC_INLINE void radio_leave_slow_start(struct hystart *hystart, struct cc *cc,
+				      const struct cc_sample *sample)
+{
+	int full = hystart_plus_plus_full(hystart, cc, sample->rtt_us);
+
+	if (sample->app_limited)
+		hystart_break_train(hystart, cc);
+	else if (hystart_train_full(hystart, cc, cc->min_rtt_us))
+		full = 1;
+	if (full)
+		cc->ssthresh = cc->cwnd;
+}
+
 CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc_sample *sample)
 {
 	int lost = cc->lost != radio->lost, marked = cc->delivered_ce != radio->delivered_ce;
@@ -224,9 +241,8 @@ CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc
 	radio->lost = cc->lost;
 	radio->delivered_ce = cc->delivered_ce;
 	radio_observe(radio, cc, sample);
-	if (sample->app_limited)
-		hystart_break_train(&radio->cubic.hystart, cc);
-	cubic_measure(&radio->cubic, cc, sample);
+	if (sample->rtt_us && cc->ssthresh >= CC_SSTHRESH_INFINITE)
+		radio_leave_slow_start(&radio->cubic.hystart, cc, sample);
 	if (radio->reducing && !before(cc->snd_una, radio->reduced_until)) {
 		radio->reducing = 0;
 		cc->cwnd = cc_window(cc, cc->ssthresh);

@@ -17,7 +17,7 @@ mod westwood;
 
 use midspan_units::{Span, Time};
 
-use crate::{Config, Connection, Control, RateSample, Sample, State};
+use crate::{Config, Connection, Control, HyStart, RateSample, Sample, State};
 
 /// A sender on a path of one round-trip time: an acknowledgement for each
 /// packet, spread evenly over the round trip.
@@ -130,4 +130,23 @@ impl Sender {
         }
         self.lose();
     }
+}
+
+/// Grows the window in slow start over a path of 100 ms, by acknowledgements of `acked` packets each, with the round-trip
+/// time that `rtt` gives for the window, and says at which window slow start was left: `limit`, if it was not.
+fn slow_start_until(
+    name: &str,
+    hystart: HyStart,
+    acked: u32,
+    limit: u32,
+    rtt: impl Fn(u32) -> Span,
+) -> u32 {
+    let config = Config { hystart, ..Config::default() };
+    let mut sender = Sender::new(name, config, Span::from_millis(100));
+    sender.sample.acked = acked;
+    while sender.control.in_slow_start() && sender.control.cwnd() < limit {
+        sender.sample.rtt = Some(rtt(sender.control.cwnd()));
+        sender.ack();
+    }
+    sender.control.cwnd()
 }

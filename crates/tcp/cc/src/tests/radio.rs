@@ -43,8 +43,7 @@ fn a_loss_without_a_queue_takes_nothing() {
 
 #[test]
 fn a_loss_without_a_queue_does_not_end_slow_start() {
-    let config = Config { hystart: HyStart::Off, ..Config::default() };
-    let mut sender = Sender::new("radio", config, BASE);
+    let mut sender = Sender::new("radio", Config::default(), BASE);
     sender.round();
     let before = sender.control.cwnd();
     lose(&mut sender);
@@ -70,6 +69,44 @@ fn data_that_come_evenly_do_not_end_slow_start() {
         let cwnd = left_at(name, app_limited);
         assert!((50..=200).contains(&cwnd), "{name} {cwnd}");
     }
+}
+
+/// A link layer that delivers in order stalls for as long as it repairs a block. That is no queue: with the stall
+/// over, slow start goes on. Acknowledgements are more than 2 ms apart, so that CUBIC sees no train, but it takes
+/// the stall for a full path.
+#[test]
+fn a_stall_does_not_end_slow_start() {
+    let stall = |cwnd: u32| Span::from_millis(if (150..450).contains(&cwnd) { 140 } else { 100 });
+    let left_at = |name| slow_start_until(name, HyStart::Classic, 16, 700, stall);
+    assert!(left_at("radio") >= 700);
+    let cubic = left_at("cubic");
+    assert!((150..=450).contains(&cubic), "{cubic}");
+}
+
+/// A queue that stays ends it as HyStart++ does, whatever CUBIC is configured to have.
+#[test]
+fn a_queue_that_stays_ends_slow_start() {
+    let queue = |cwnd: u32| {
+        Span::from_millis(100) + Span::from_micros(200) * u64::from(cwnd.saturating_sub(100))
+    };
+    let left_at = |name, hystart| slow_start_until(name, hystart, 32, 10_000, queue);
+    let plus_plus = left_at("cubic", HyStart::PlusPlus);
+    assert!((400..=1600).contains(&plus_plus), "{plus_plus}");
+    for hystart in [HyStart::Off, HyStart::Classic, HyStart::PlusPlus] {
+        assert_eq!(left_at("radio", hystart), plus_plus);
+    }
+}
+
+/// RFC 9406, section 4.3: a threshold that a loss has taught is not lowered by a delay.
+#[test]
+fn only_the_first_slow_start_ends_by_delay() {
+    let mut sender = sender(500, BASE);
+    sender.control.set_cwnd(20);
+    for _ in 0..5 {
+        sender.round();
+        sender.sample.rtt = Some(sender.sample.rtt.unwrap() * 2);
+    }
+    assert_eq!(sender.control.ssthresh(), 500);
 }
 
 /// RFC 9438, section 4.6: 0.7 of the window, once in a round trip.
