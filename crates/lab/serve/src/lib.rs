@@ -1,6 +1,6 @@
 //! `midspan lab serve`: a folder of results over HTTP, to be looked at and never written to.
 //!
-//! [`folder`] reads what is there, as it grows; [`answer`] says what an address shows; [`http`] keeps connections. What pages
+//! `folder` reads what is there, as it grows; `answer` says what an address shows; `http` keeps connections. What pages
 //! look like is decided in [`midspan_report::browse`].
 
 mod answer;
