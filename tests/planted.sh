@@ -39,7 +39,7 @@ plant "a quota leaks at the end" worker.rs 'host.ended(over, cause);
 plant "a quota leaks where nobody can be tried" worker.rs 'self.release(client, host);
                 return Err(error);' 'return Err(error);'
 plant "one more than the limit" admission.rs '(flows < limit)' '(flows <= limit)'
-plant "one more of a client than the limit" admission.rs 'if open >= most {' 'if open > most {'
+plant "one more of a client than the limit" admission.rs '|open| open.flows) >= most {' '|open| open.flows) > most {'
 plant "nobody is told who is full" worker.rs 'if self.admission.admit(client)? {' 'if !self.admission.admit(client)? {'
 plant "connects are not given up" worker.rs 'self.start(Timer::Connect, now + connect_timeout, key);' ''
 plant "connects are given up that were answered" worker.rs 'entry.armed.stop(Timer::Connect);' ''
