@@ -1,7 +1,5 @@
 //! Connections, and what is refused before anything is looked at.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,25 +10,19 @@ use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use midspan_http::Bounds;
+use tokio::net::TcpListener;
 
 use crate::answer::{Answer, answer};
 use crate::folder::Folder;
 
-/// Connections at one time: a browser has a few for each page. One more ends the oldest.
-const CONNECTIONS: usize = 64;
-/// Bytes that are held of a request, at most.
-const REQUEST: usize = 16 << 10;
-/// How long a request may take to come.
-const HEADER: Duration = Duration::from_secs(10);
-/// How long to wait when the system has no descriptor for a connection.
-const REST: Duration = Duration::from_millis(100);
+/// A browser has a few connections for each page, and keeps them while it is open.
+const BOUNDS: Bounds = Bounds {
+    connections: 64,
+    request: Duration::from_secs(10),
+    connection: Duration::from_secs(24 * 3600),
+};
 
 /// Nothing from outside, and nothing of ours in others' frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; connect-src 'self'; form-action 'self'; \
@@ -38,35 +30,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'unsafe-i
 
 /// Answers for as long as it is polled. `is_local` says that it listens to this machine alone.
 pub(crate) async fn serve(listener: TcpListener, folder: Arc<Folder>, is_local: bool) {
-    let mut open: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(CONNECTIONS);
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                open.retain(|connection| !connection.is_finished());
-                if open.len() == CONNECTIONS
-                    && let Some(oldest) = open.pop_front()
-                {
-                    oldest.abort();
-                }
-                open.push_back(tokio::spawn(connection(stream, folder.clone(), is_local)));
-            }
-            Err(_) => sleep(REST).await,
-        }
-    }
-}
-
-async fn connection(stream: TcpStream, folder: Arc<Folder>, is_local: bool) {
-    let service = service_fn(move |request| {
-        let folder = folder.clone();
-        async move { Ok::<_, Infallible>(respond(request, folder, is_local).await) }
-    });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER)
-        .max_buf_size(REQUEST)
-        .serve_connection(TokioIo::new(stream), service);
-    // What a client does wrong ends its connection, and nothing else.
-    let _ = served.await;
+    let answer = move |request| respond(request, folder.clone(), is_local);
+    midspan_http::serve(listener, BOUNDS, answer).await;
 }
 
 async fn respond(

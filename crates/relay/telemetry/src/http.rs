@@ -1,33 +1,24 @@
 //! Metrics over HTTP.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use midspan_http::Bounds;
+use tokio::net::TcpListener;
 
 use crate::source::Source;
 use crate::{metrics, text_format};
 
-/// Connections at one time. One more ends the oldest: who asks now must not wait for who keeps a place.
-const CONNECTIONS: usize = 16;
-/// Bytes that are held of a request, at most.
-const REQUEST: usize = 16 << 10;
-/// How long a request may take to come, and a connection to last: scrapers come again.
-const HEADER: Duration = Duration::from_secs(5);
-const CONNECTION: Duration = Duration::from_secs(300);
-/// How long to wait when the system has no descriptor for a connection.
-const REST: Duration = Duration::from_millis(100);
+/// Scrapers come again.
+const BOUNDS: Bounds = Bounds {
+    connections: 16,
+    request: Duration::from_secs(5),
+    connection: Duration::from_secs(300),
+};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -36,39 +27,8 @@ const FRONT: &str = "Midspan relay. Its metrics are at /metrics: OpenMetrics, or
 
 /// Answers for as long as it is polled.
 pub(crate) async fn serve(listener: TcpListener, source: Arc<dyn Source>) {
-    let mut open: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(CONNECTIONS);
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                open.retain(|connection| !connection.is_finished());
-                if open.len() == CONNECTIONS
-                    && let Some(oldest) = open.pop_front()
-                {
-                    oldest.abort();
-                }
-                open.push_back(tokio::spawn(answer(stream, source.clone())));
-            }
-            Err(error) => {
-                tracing::debug!(%error, "a connection for metrics failed");
-                sleep(REST).await;
-            }
-        }
-    }
-}
-
-async fn answer(stream: TcpStream, source: Arc<dyn Source>) {
-    let service = service_fn(move |request| {
-        let response = respond(&request, &source);
-        async { Ok::<_, Infallible>(response) }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER)
-        .max_buf_size(REQUEST)
-        .serve_connection(TokioIo::new(stream), service);
-    if let Ok(Err(error)) = timeout(CONNECTION, connection).await {
-        tracing::debug!(%error, "a connection for metrics ended");
-    }
+    let answer = move |request| std::future::ready(respond(&request, &source));
+    midspan_http::serve(listener, BOUNDS, answer).await;
 }
 
 fn respond(request: &Request<Incoming>, source: &Arc<dyn Source>) -> Response<Full<Bytes>> {
