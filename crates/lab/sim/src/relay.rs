@@ -166,6 +166,9 @@ impl Legs for Endpoints<'_> {
 
     fn discard(&mut self, _: Leg) {}
 
+    /// It has ended: an [`Endpoint`] keeps no acknowledgement back.
+    fn end_handshake(&mut self, _: Leg) {}
+
     fn shutdown(&mut self, to: Leg) -> Result<(), Failure> {
         let Some(id) = self.legs[to] else { return Err(Failure::Other) };
         // What was written is on its way before the FIN is asked for.

@@ -182,6 +182,7 @@ impl Proof {
             sockets::begin_connect(&socket, server)?;
             await_event(&socket, PollFlags::OUT)?;
             sockopt::socket_error(&socket)??;
+            sockets::end_handshake(&socket)?;
             stream(socket)
         };
         let server_leg = connect().map_err(by_server)?;

@@ -308,6 +308,12 @@ impl Legs for Sockets<'_> {
         self.buffers[from].release(self.means.pool);
     }
 
+    fn end_handshake(&mut self, leg: Leg) {
+        if let Err(error) = midspan_sockets::end_handshake(&self.sockets[leg]) {
+            tracing::debug!(%leg, %error, "a peer is told late that the connection is there");
+        }
+    }
+
     fn shutdown(&mut self, to: Leg) -> Result<(), Failure> {
         shutdown(&self.sockets[to], Shutdown::Write).map_err(failure)
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use midspan_config::{Dscp, LegConfig};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{RecvFlags, SendFlags, sockopt};
 use socket2::{Protocol, Socket};
 
 use crate::family::{Family, is_any};
@@ -14,7 +14,8 @@ use crate::listener::ListenAddress;
 use crate::options::{configure, mark};
 
 /// A socket for the connection to `server`; `transparent` if it is made from the client's address. Its
-/// packets have the code point `dscp`, unless the configuration has another.
+/// packets have the code point `dscp`, unless the configuration has another. The last segment of its handshake goes with
+/// its first bytes, or when [`end_handshake`] says so, or after 200 ms.
 ///
 /// # Errors
 /// What the kernel says; where an option was refused, with its key.
@@ -30,6 +31,7 @@ pub fn open(
         socket.set_reuse_address(true)?;
     }
     configure(&socket, leg)?;
+    sockopt::set_tcp_quickack(&socket, false)?;
     let dscp = match leg.dscp {
         Dscp::Copy => dscp,
         Dscp::Always(point) => point,
@@ -68,6 +70,14 @@ pub fn begin_connect(socket: impl AsFd, server: SocketAddr) -> io::Result<()> {
         Err(Errno::INPROGRESS) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Sends the last segment of the handshake of a connection that was made, if nothing has gone out since.
+///
+/// # Errors
+/// What the kernel says.
+pub fn end_handshake(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::set_tcp_quickack(socket, true)?)
 }
 
 /// Whether it says that another connection of this host still has these addresses and ports: a client has used

@@ -15,7 +15,9 @@ mod syn_options;
 
 pub use accept::{Connection, NotAccepted, accept, address_of, waiting};
 pub use client_leg::{LeastTimeout, first_window};
-pub use connect::{begin_connect, bind_as, connect, connect_with_data_of, is_former, open};
+pub use connect::{
+    begin_connect, bind_as, connect, connect_with_data_of, end_handshake, is_former, open,
+};
 pub use family::Family;
 pub use leg_stats::leg_stats;
 pub use listener::{ListenAddress, Listener, listen, reconfigure};

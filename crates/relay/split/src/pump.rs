@@ -25,6 +25,9 @@ pub trait Legs {
     /// Drops what is held of this leg, and gives back what holds it.
     fn discard(&mut self, from: Leg);
 
+    /// Sends the last segment of a leg's handshake, if it was kept back for bytes to go with it.
+    fn end_handshake(&mut self, leg: Leg);
+
     /// Sends a FIN on a leg, behind all that was written.
     ///
     /// # Errors
@@ -175,6 +178,8 @@ pub struct Pump {
     directions: PerLeg<Direction>,
     idle: IdleTracker,
     linger: Linger,
+    /// The server has answered, and no turn was since.
+    has_just_connected: bool,
 }
 
 /// What is known of a leg's connection.
@@ -218,6 +223,7 @@ impl Pump {
             directions: PerLeg { client: direction(ahead.client), server: direction(ahead.server) },
             idle: IdleTracker::new(),
             linger: Linger::default(),
+            has_just_connected: false,
         }
     }
 
@@ -250,19 +256,24 @@ impl Pump {
             // A server that was connected and has reset since we last looked: before its FIN, or
             // after it.
             Some(Failure::Reset | Failure::BrokenPipe) if connecting => {
-                self.flow.connected();
+                self.connected();
                 self.lose(leg, error, legs);
                 return Outcome::Connected;
             }
             Some(_) if connecting => return Outcome::Refused,
             Some(_) => self.lose(leg, error, legs),
             None if connecting && writable => {
-                self.flow.connected();
+                self.connected();
                 return Outcome::Connected;
             }
             None => {}
         }
         Outcome::Work
+    }
+
+    fn connected(&mut self) {
+        self.flow.connected();
+        self.has_just_connected = true;
     }
 
     /// A leg's connection has failed; `error` is what was taken from it, which tells it once.
@@ -313,6 +324,7 @@ impl Pump {
     /// Does what can be done now, up to about `most` bytes in each direction.
     pub fn turn(&mut self, now: Time, most: u64, legs: &mut impl Legs) -> Action {
         let mut action = Action::Wait;
+        let sent = self.flow.total_sent(Leg::Server);
         for from in Leg::BOTH {
             if self.flow.disposition() != Disposition::Continue {
                 break;
@@ -326,6 +338,11 @@ impl Pump {
         }
         for to in Leg::BOTH {
             self.end(to, legs);
+        }
+        // A packet less for most connections: those whose client was not waited for by its server.
+        let carries = self.flow.total_sent(Leg::Server) > sent || self.is_posted(Leg::Server);
+        if std::mem::take(&mut self.has_just_connected) && !carries {
+            legs.end_handshake(Leg::Server);
         }
         self.action(action)
     }

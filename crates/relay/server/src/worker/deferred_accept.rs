@@ -56,8 +56,6 @@ impl LiveHost {
         }
         let socket = sockets::open(syn.server, &self.settings.config.server_leg, true, syn.dscp)?;
         sockets::bind_as(&socket, syn.client, self.context.place)?;
-        // The handshake's last segment is kept back until the client has sent its own.
-        sockopt::set_tcp_quickack(&socket, false)?;
         let connection = sockets::connect(socket, syn.server)?;
         watch(&self.probed_servers, &connection, key.to_bits(), EventFlags::OUT | EventFlags::ET)?;
         Ok(connection)
@@ -97,12 +95,5 @@ impl Asking for LiveHost {
             // The client sends it again.
             tracing::debug!(%error, "a held connection could not be sent on");
         }
-    }
-}
-
-/// Has the server know that its client is there, whose handshake's last segment was kept back.
-pub(super) fn acknowledge(connection: &OwnedFd) {
-    if let Err(error) = sockopt::set_tcp_quickack(connection, true) {
-        tracing::debug!(%error, "a server is told late that its client is there");
     }
 }

@@ -17,7 +17,6 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::connect::ServerLeg;
-use super::deferred_accept::acknowledge;
 use super::host::LiveHost;
 use super::{Context, EventLoop, LISTENERS, read_ahead};
 use crate::settings::Settings;
@@ -165,9 +164,6 @@ impl EventLoop {
             return self.host.context.probes.give(accepted.socket);
         }
         let confirmed = self.deferred.claim(&(accepted.client, accepted.server));
-        if let Some(connection) = &confirmed {
-            acknowledge(connection);
-        }
         // What is steered here was let in when there was room, and has been told so. If buffers are gone since, it
         // waits for one.
         let is_steered = forward.is_none() && self.host.slot.is_some();

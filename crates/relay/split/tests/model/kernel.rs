@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     LosesByte,
     /// Who has more to do gets no other turn.
     ForgetsTurn,
+    /// The last segment of a handshake is not sent.
+    KeepsHandshake,
 }
 
 /// A connection as a kernel has it, and its peer.
@@ -37,6 +39,8 @@ pub(crate) enum Fault {
 pub(crate) struct Tcp {
     pub(crate) connected: bool,
     pub(crate) refused: bool,
+    /// The last segment of its handshake is kept back.
+    pub(crate) in_handshake: bool,
     /// The peer has reset it.
     pub(crate) dead: bool,
     pub(crate) error: Option<Failure>,
@@ -81,6 +85,7 @@ impl Tcp {
             return Write::Failed(self.error.take().unwrap_or(Failure::BrokenPipe));
         }
         assert!(self.connected && !self.fin_sent, "nothing is written before or after");
+        self.in_handshake = false;
         let bytes = held.min(SEND_BUFFER - (self.written - self.acknowledged));
         self.written += bytes;
         self.no_space = bytes < held;
@@ -213,8 +218,13 @@ impl Legs for Kernel {
         self.give_back(from);
     }
 
+    fn end_handshake(&mut self, leg: Leg) {
+        self.tcp[leg].in_handshake = self.fault == Fault::KeepsHandshake;
+    }
+
     fn shutdown(&mut self, to: Leg) -> Result<(), Failure> {
         let tcp = &mut self.tcp[to];
+        tcp.in_handshake = false;
         if tcp.dead {
             return Err(Failure::Other);
         }
@@ -258,6 +268,7 @@ impl Kernel {
         let tcp = &mut self.tcp.server;
         if !tcp.connected && !tcp.refused {
             (tcp.connected, tcp.refused, tcp.edge) = (!refuses, refuses, true);
+            tcp.in_handshake = !refuses;
             if refuses {
                 (tcp.dead, tcp.error) = (true, Some(Failure::Other));
             }

@@ -69,6 +69,10 @@ impl Legs for Posting<'_> {
         self.kernel.discard(from);
     }
 
+    fn end_handshake(&mut self, leg: Leg) {
+        self.kernel.end_handshake(leg);
+    }
+
     fn shutdown(&mut self, to: Leg) -> Result<(), Failure> {
         self.kernel.shutdown(to)
     }

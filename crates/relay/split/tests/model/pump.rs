@@ -143,6 +143,15 @@ impl Model {
                 }
             }
             self.mask();
+            let server = &self.kernel.tcp.server;
+            let is_known = !self.pump.flow().is_connecting() && self.over.is_none();
+            assert!(
+                !is_known
+                    || self.pump.is_posted(Leg::Server)
+                    || self.queued
+                    || !server.in_handshake,
+                "the server waits for the end of the handshake"
+            );
         }
         if self.waiting && self.kernel.free.get() > 0 {
             (self.waiting, self.queued) = (false, true);
@@ -280,6 +289,7 @@ fn planted_faults_are_found() {
         Fault::ForgetsLook,
         Fault::LosesByte,
         Fault::ForgetsTurn,
+        Fault::KeepsHandshake,
     ] {
         let config = Config {
             cases: 5_000,
