@@ -21,7 +21,7 @@ is_well() {
     midspan --version || fail "it does not run"
     midspan relay --check --config /etc/midspan/relay.toml >/dev/null || fail "the example is not taken"
     for file in /usr/share/man/man1/midspan-relay-upgrade.1.gz /usr/share/bash-completion/completions/midspan \
-        /usr/share/doc/midspan/relay.md /usr/share/doc/midspan/operate.md "/usr/share/doc/$1/copyright" \
+        /usr/share/doc/midspan/explanation/relay.md /usr/share/doc/midspan/howto/operate.md "/usr/share/doc/$1/copyright" \
         /usr/share/midspan/grafana/midspan.json /usr/share/midspan/prometheus/midspan.rules.yml; do
         [ -s "$file" ] || fail "$1 has no $file"
     done

@@ -142,3 +142,24 @@ fn panels_of_the_dashboard_have_their_own_places() {
         }
     }
 }
+
+#[test]
+fn units_name_pages_that_there_are() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut seen = 0;
+    for entry in fs::read_dir(root.join("packaging")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "service") {
+            continue;
+        }
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            let Some(page) = line.strip_prefix("Documentation=file:///usr/share/doc/midspan/")
+            else {
+                continue;
+            };
+            seen += 1;
+            assert!(root.join("docs").join(page).exists(), "{} names {page}", path.display());
+        }
+    }
+    assert!(seen >= 4, "{seen}");
+}

@@ -1,14 +1,14 @@
 //! What each leg's packets and segments are like.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
 use midspan_sys::netns::Netns;
 use midspan_sys::sockdiag::{TcpSocket, tcp_sockets};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::process::RelayProcess;
+use crate::process::{EARLY, RelayProcess};
 use crate::steer;
 use crate::world::{CLIENT, PATIENCE, SERVER, World, ip};
 
@@ -224,4 +224,50 @@ fn options_that_the_relay_does_not_carry_are_counted() {
     assert_eq!(counts["declined_fast_open"], 2, "{counts:?}");
     assert_eq!(counts["declined_mptcp"], counts["accepted"] - 2);
     assert_eq!((counts["declined_options"], counts["closed"]), (0, counts["accepted"]));
+}
+
+/// Has a server miss the first SYN from each port, and count what it is sent on this port without payload, SYNs not.
+fn slow_and_counting(world: &World, port: u16) {
+    let rules = format!(
+        "add table inet s; add chain inet s i {{ type filter hook input priority 0; }}; \
+         add set inet s seen {{ typeof th sport; flags dynamic,timeout; }}; \
+         add rule inet s i tcp dport {port} tcp flags syn th sport != @seen \
+         add @seen {{ th sport timeout 60s }} drop; \
+         add rule inet s i tcp dport {port} tcp flags == ack meta length 52 counter"
+    );
+    assert!(world.server.apply(Command::new("nft").arg(rules)).status().unwrap().success());
+}
+
+/// How many it was sent.
+fn acknowledgements(world: &World) -> u64 {
+    let mut command = Command::new("nft");
+    command.args(["list", "table", "inet", "s"]);
+    let output = world.server.apply(&mut command).output().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    let after = table.split("packets ").nth(1).unwrap();
+    after.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_servers_handshake_ends_with_the_clients_first_bytes_or_at_once() {
+    let Some(world) = World::new() else { return };
+    let Some(_relay) = steer::start(&world, EARLY) else { return };
+    let bind = || TcpListener::bind((ip(SERVER[0]), 0));
+    let listener = world.server.run(bind).unwrap().unwrap();
+    let address = listener.local_addr().unwrap();
+    slow_and_counting(&world, address.port());
+
+    let mut near = world.connect(address).unwrap();
+    near.write_all(b"word").unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    let mut heard = [0; 4];
+    far.read_exact(&mut heard).unwrap();
+    assert_eq!(acknowledgements(&world), 0, "the handshake had a packet more");
+
+    // Who says nothing is there all the same, and a server that speaks first does not wait.
+    let mut silent = world.connect(address).unwrap();
+    let (mut far, _) = listener.accept().unwrap();
+    assert_eq!(acknowledgements(&world), 1);
+    far.write_all(b"word").unwrap();
+    silent.read_exact(&mut heard).unwrap();
 }
