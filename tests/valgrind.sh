@@ -13,7 +13,8 @@ unshare --user --map-root-user --net true 2>/dev/null || unshare --net true 2>/d
     { echo "valgrind: skipped: network namespaces may not be created here"; exit 0; }
 
 if [ "${1-}" != inside ]; then
-    RUSTFLAGS="--cfg rustix_use_libc" cargo build --release --locked --quiet --workspace --bin midspan --target-dir target/valgrind
+    RUSTFLAGS="--cfg rustix_use_libc" cargo build --release --locked --quiet -p midspan --no-default-features --features relay \
+        --target-dir target/valgrind
     cc -shared -fPIC -o target/valgrind/epoll.so -x c - <<'C'
 #include <sys/epoll.h>
 #include <time.h>

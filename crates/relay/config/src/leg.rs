@@ -15,6 +15,9 @@ pub struct LegConfig {
     /// `clients` are intercepted and the relay may bring it (docs/reference/congestion-control.md).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
+    /// Nobody has named that one, so the kernel's will do where it is gone.
+    #[serde(skip)]
+    pub is_control_by_default: bool,
     /// `SO_RCVBUF`. Absent: the kernel tunes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<ByteSize>,

@@ -246,9 +246,10 @@ impl Config {
 
     /// Names what the client's leg has where nothing is named, unless that is left to the kernel.
     pub fn complete(&mut self, for_clients: Option<&str>) {
-        let named = &mut self.client_leg.congestion_control;
-        if named.is_none() {
-            *named = for_clients.map(str::to_owned);
+        let leg = &mut self.client_leg;
+        if leg.congestion_control.is_none() {
+            leg.congestion_control = for_clients.map(str::to_owned);
+            leg.is_control_by_default = true;
         }
     }
 

@@ -97,10 +97,22 @@ pub(crate) fn configure(socket: &Socket, leg: &LegConfig) -> io::Result<()> {
         midspan_sys::socket::set_max_pacing_rate(socket, rate.as_bps() / 8)
             .map_err(key("max_pacing_rate"))?;
     }
-    if let Some(name) = &leg.congestion_control {
-        socket.set_tcp_congestion(name.as_bytes()).map_err(|error| unknown(name, error))?;
+    match &leg.congestion_control {
+        Some(name) => set_control(socket, name, leg.is_control_by_default),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Has a socket use a congestion control; but where that one is nobody's wish, and whoever had registered it has let go of
+/// it since we have seen it, the kernel's.
+fn set_control(socket: &Socket, name: &str, by_default: bool) -> io::Result<()> {
+    match socket.set_tcp_congestion(name.as_bytes()) {
+        Err(error) if by_default && error.kind() == io::ErrorKind::NotFound => {
+            tracing::warn!("nobody holds {name} any more: the kernel's congestion control is used");
+            Ok(())
+        }
+        set => set.map_err(|error| unknown(name, error)),
+    }
 }
 
 /// Whether sockets of this process can have a congestion control.
@@ -116,4 +128,22 @@ fn unknown(name: &str, error: io::Error) -> io::Error {
         error.kind(),
         format!("`congestion_control`: `{name}`: {error}; this kernel has loaded: {available}"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_that_is_gone_is_an_error_only_where_it_was_asked_for() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+        let before = socket.tcp_congestion().unwrap();
+        let congestion_control = Some("ms_gone".to_owned());
+        let mut leg = LegConfig { congestion_control, ..LegConfig::default() };
+        let error = configure(&socket, &leg).unwrap_err().to_string();
+        assert!(error.starts_with("`congestion_control`: `ms_gone`: "), "{error}");
+        leg.is_control_by_default = true;
+        configure(&socket, &leg).unwrap();
+        assert_eq!(socket.tcp_congestion().unwrap(), before);
+    }
 }
