@@ -6,6 +6,7 @@
 //! This crate is pure: it knows no clock. [`Time`] is a point on a caller's clock.
 
 mod factor;
+pub mod number;
 mod parse;
 mod radio;
 mod rate;

@@ -1,14 +1,14 @@
 //! Results of one scenario from two backends as text: cell by cell, and how far off.
 
 use midspan_scenario::Scenario;
-use midspan_scenario::beside::{Beside, Measure};
+use midspan_scenario::beside::Beside;
 use midspan_scenario::record::Backend;
 use midspan_scenario::summary::Summary;
 
 use crate::Terminal;
 use crate::grid::{Cell, Grid, Look, painted, wrapped};
-use crate::number::{Quantity, factor, percent};
 use crate::view::{cell_name, variant_name};
+use midspan_units::number::{factor, percent};
 
 /// A line for each cell and variant that both have, and how far off they are in sentences. Ends in a
 /// newline.
@@ -45,10 +45,7 @@ fn lines(scenario: &Scenario, beside: &Beside, names: [&str; 2], terminal: Termi
     let ratio = Cell::right("ratio").look(Look::Dim);
     grid.push(vec![dim("cell"), dim("through"), ours, Cell::empty(), theirs, Cell::empty(), ratio]);
     for twin in &beside.pairs {
-        let quantity = match twin.of {
-            Measure::Goodput => Quantity::Rate,
-            Measure::Received => Quantity::Duration,
-        };
+        let quantity = twin.of.quantity;
         let mut row = vec![
             Cell::left(cell_name(scenario, &twin.labels)),
             Cell::left(variant_name(twin.variant)),

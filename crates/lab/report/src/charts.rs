@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use midspan_scenario::metric::GOODPUT;
 use midspan_scenario::record::{Record, Variant};
 use midspan_scenario::summary::{CellSummary, Summary};
-use midspan_scenario::{Scenario, Workload};
+use midspan_scenario::{Metric, Scenario, Workload};
 use midspan_units::ByteSize;
 
-use crate::number::factor;
 use crate::plot::bars::{Bar, BarChart, Group, Value};
 use crate::plot::lines::{Line, LineChart, Point};
-use crate::view::{self, Entry, Metric, Paper, axis_name, cell_name, variant_name};
+use crate::view::{self, Entry, Paper, axis_name, cell_name, variant_name};
+use midspan_units::number::factor;
 
 /// A chart, or a row of them, and the point of the sweep that it shows; the title is empty where it
 /// shows all of it.
@@ -25,7 +26,7 @@ pub(crate) fn bars(
     scenario: &Scenario,
     summary: &Summary,
     records: &[Record],
-    metric: Metric,
+    metric: &'static Metric,
 ) -> Vec<Titled<BarChart>> {
     let source = Source { scenario, records, metric };
     let along = longest_axis(scenario);
@@ -40,13 +41,13 @@ pub(crate) fn bars(
 pub(crate) fn lines(
     scenario: &Scenario,
     summary: &Summary,
-    metrics: &[Metric],
+    metrics: &[&'static Metric],
 ) -> Option<Vec<Titled<Vec<LineChart>>>> {
     let (along, sizes) = sizes(scenario)?;
     let panels = panels(scenario, summary, Some(along)).into_iter();
     let row = |title: &str, cells: &[&CellSummary]| {
-        let chart = |metric: &Metric| {
-            Source { scenario, records: &[], metric: *metric }.lines(title, along, &sizes, cells)
+        let chart = |metric: &&'static Metric| {
+            Source { scenario, records: &[], metric }.lines(title, along, &sizes, cells)
         };
         metrics.iter().map(chart).collect()
     };
@@ -57,7 +58,7 @@ pub(crate) fn lines(
 struct Source<'a> {
     scenario: &'a Scenario,
     records: &'a [Record],
-    metric: Metric,
+    metric: &'static Metric,
 }
 
 impl Source<'_> {
@@ -69,8 +70,8 @@ impl Source<'_> {
         BarChart {
             description: self.description(title),
             x_title: along.map(axis_name).unwrap_or_default(),
-            y_title: self.metric.title().to_owned(),
-            quantity: self.metric.quantity(),
+            y_title: self.metric.title.to_owned(),
+            quantity: self.metric.quantity,
             groups: groups.collect(),
         }
     }
@@ -128,8 +129,8 @@ impl Source<'_> {
         LineChart {
             description: self.description(title),
             x_title: axis_name(axis),
-            title: self.metric.title().to_owned(),
-            quantity: self.metric.quantity(),
+            title: self.metric.title.to_owned(),
+            quantity: self.metric.quantity,
             lines: lines.collect(),
         }
     }
@@ -148,7 +149,7 @@ impl Source<'_> {
 
     /// Everything that there is to say of one variant in one cell.
     fn hover(&self, cell: &CellSummary, variant: Variant) -> String {
-        let quantity = self.metric.quantity();
+        let quantity = self.metric.quantity;
         let summary = cell.variant(variant);
         let entry = Entry::of(summary, self.metric);
         let mut lines = vec![variant_name(variant).to_owned()];
@@ -177,12 +178,12 @@ impl Source<'_> {
 
     fn paper(&self, cell: &CellSummary, variant: Variant) -> Option<Paper> {
         let paper = Paper::of(cell.variant(variant)?);
-        (self.metric == Metric::Goodput && paper.has_number()).then_some(paper)
+        (*self.metric == GOODPUT && paper.has_number()).then_some(paper)
     }
 
     fn description(&self, title: &str) -> String {
         let title = if title.is_empty() { &self.scenario.title } else { title };
-        format!("{}: {title}", self.metric.title())
+        format!("{}: {title}", self.metric.title)
     }
 }
 

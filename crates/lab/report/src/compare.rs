@@ -9,9 +9,9 @@ use midspan_scenario::{Scenario, Stats};
 use midspan_units::Share;
 
 use crate::grid::{Cell, Grid, Look, painted, wrapped};
-use crate::number::{Quantity, factor, percent};
 use crate::view::{cell_name, variant_name};
 use crate::{Terminal, html};
+use midspan_units::number::{Quantity, factor, percent};
 
 /// Errors up to this share count as agreement.
 pub(crate) const CLOSE: f64 = 0.15;

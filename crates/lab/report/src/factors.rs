@@ -1,23 +1,13 @@
 //! One point of an axis held against the others: as text and as a table of the page.
 
 use maud::{Markup, html};
+use midspan_scenario::metric::{GOODPUT, METRICS};
 use midspan_scenario::summary::Summary;
-use midspan_scenario::{Comparison, Factors, ReportedRatio, Scenario};
+use midspan_scenario::{Comparison, Metric, Scenario};
 
 use crate::grid::{Cell, Grid, Look};
-use crate::number::{factor, shortest};
 use crate::view::variant_name;
-
-type Number = fn(&Comparison) -> Option<Factors>;
-type Stated = fn(&ReportedRatio) -> Option<f64>;
-
-/// What is compared, how much of it, and what the paper states of it.
-const COLUMNS: [(&str, Number, Stated); 4] = [
-    ("goodput", |comparison| comparison.goodput, |reported| reported.goodput),
-    ("95 % delay, inverse", |comparison| comparison.queueing95, |_| None),
-    ("power", |comparison| comparison.power, |reported| reported.power),
-    ("power at 95 %", |comparison| comparison.power95, |reported| reported.power95),
-];
+use midspan_units::number::{factor, shortest};
 
 /// Whether there is anything to compare.
 pub(crate) fn any(summary: &Summary) -> bool {
@@ -26,13 +16,13 @@ pub(crate) fn any(summary: &Summary) -> bool {
 
 /// The comparisons that have a number.
 fn compared(summary: &Summary) -> impl Iterator<Item = &Comparison> {
-    summary.comparisons.iter().filter(|comparison| comparison.goodput.is_some())
+    summary.comparisons.iter().filter(|comparison| comparison.factors(&GOODPUT).is_some())
 }
 
 /// In a sentence, above the table.
 pub(crate) fn caption(scenario: &Scenario, summary: &Summary) -> String {
     let point = scenario.compare.as_ref().map_or("", |compare| &compare.point);
-    let cells = summary.comparisons.iter().filter_map(|comparison| comparison.goodput);
+    let cells = summary.comparisons.iter().filter_map(|comparison| comparison.factors(&GOODPUT));
     let most = cells.map(|factors| factors.n).max().unwrap_or(0);
     format!("{point} over each of the others, as factors: mean; median of up to {most} cells")
 }
@@ -42,16 +32,16 @@ pub(crate) fn grid(summary: &Summary) -> Grid {
     let mut grid = Grid::default();
     let several = several(summary);
     let mut header = vec![Cell::left("against")];
-    for (title, ..) in shown(summary) {
+    for (_, title) in shown(summary) {
         header.extend([Cell::right(title), Cell::empty()]);
     }
     grid.push(header.into_iter().map(|cell| cell.look(Look::Dim)).collect());
     for comparison in compared(summary) {
         let mut row = vec![Cell::left(name(comparison, several))];
-        for (_, number, stated) in shown(summary) {
-            let factors = number(comparison);
+        for (metric, _) in shown(summary) {
+            let factors = comparison.factors(metric);
             row.push(Cell::right(factors.map_or("–".to_owned(), |f| factor(f.mean))));
-            let paper = comparison.reported.as_ref().and_then(stated);
+            let paper = comparison.reported.as_ref().and_then(|one| one.of(metric));
             let median = factors.map(|f| format!("; {}", factor(f.median))).unwrap_or_default();
             let paper = paper.map(|paper| format!(" (paper {})", shortest(paper)));
             row.push(Cell::left(median + &paper.unwrap_or_default()));
@@ -69,7 +59,7 @@ pub(crate) fn table(summary: &Summary) -> Markup {
             thead {
                 tr {
                     th class="text" rowspan="2" { "against" }
-                    @for (title, ..) in shown(summary) { th colspan="4" { (title) } }
+                    @for (_, title) in shown(summary) { th colspan="4" { (title) } }
                 }
                 tr { @for _ in shown(summary) {
                     th { "mean" } th { "median" } th { "range" } th { "paper" }
@@ -77,8 +67,8 @@ pub(crate) fn table(summary: &Summary) -> Markup {
             }
             tbody { @for comparison in compared(summary) { tr {
                 td class="text" { (name(comparison, several)) }
-                @for (_, number, stated) in shown(summary) {
-                    @match number(comparison) {
+                @for (metric, _) in shown(summary) {
+                    @match comparison.factors(metric) {
                         Some(factors) => {
                             td title={ "n = " (factors.n) } { (factor(factors.mean)) }
                             td { (factor(factors.median)) }
@@ -87,7 +77,7 @@ pub(crate) fn table(summary: &Summary) -> Markup {
                         None => { td class="missing" { "–" } td {} td {} }
                     }
                     td class="reported" {
-                        @if let Some(paper) = comparison.reported.as_ref().and_then(stated) {
+                        @if let Some(paper) = comparison.reported.as_ref().and_then(|one| one.of(metric)) {
                             (shortest(paper))
                         }
                     }
@@ -97,11 +87,12 @@ pub(crate) fn table(summary: &Summary) -> Markup {
     }
 }
 
-/// The columns that have a number somewhere.
-fn shown(summary: &Summary) -> impl Iterator<Item = (&'static str, Number, Stated)> {
-    COLUMNS
-        .into_iter()
-        .filter(|(_, number, _)| compared(summary).any(|comparison| number(comparison).is_some()))
+/// What is compared and has a number somewhere, and what it is called.
+fn shown(summary: &Summary) -> impl Iterator<Item = (&'static Metric, &'static str)> {
+    METRICS
+        .iter()
+        .filter_map(|metric| Some((metric, metric.compared?)))
+        .filter(|(metric, _)| compared(summary).any(|one| one.factors(metric).is_some()))
 }
 
 /// Whether more than one variant is compared.

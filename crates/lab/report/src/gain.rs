@@ -2,8 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::number::{count, factor};
 use crate::{Conclusion, Outcome, html};
+use midspan_units::number::{count, factor};
 
 /// How much faster some of the connections are if they are split.
 #[derive(Debug, Clone, PartialEq, Serialize)]

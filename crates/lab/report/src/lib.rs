@@ -14,7 +14,6 @@ pub mod gain;
 mod grid;
 mod html;
 mod machine;
-mod number;
 pub mod papers;
 mod plot;
 mod report;

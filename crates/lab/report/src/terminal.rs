@@ -1,13 +1,14 @@
 //! The result as aligned text.
 
+use midspan_scenario::metric::{GOODPUT, Sample};
 use midspan_scenario::record::Variant;
 use midspan_scenario::summary::{CellSummary, Summary, VariantSummary};
-use midspan_scenario::{Scenario, Stats};
+use midspan_scenario::{Metric, Scenario, Stats};
 
 use crate::factors;
 use crate::grid::{Cell, Grid, Look, painted, wrapped};
-use crate::number::{Quantity, factor};
-use crate::view::{self, Entry, Metric, Paper, axis_name, variant_name};
+use crate::view::{self, Entry, Paper, axis_name, variant_name};
+use midspan_units::number::{Quantity, factor};
 
 /// Where text will be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Terminal {
 /// The tables of every metric, and what must be said of runs without numbers.
 pub(crate) fn tables(scenario: &Scenario, summary: &Summary, terminal: Terminal) -> String {
     let mut out = String::new();
-    for metric in Metric::all_of(scenario, summary) {
+    for metric in Metric::shown_in(scenario, summary) {
         let table = Table::of(scenario, summary, metric);
         out.push('\n');
         out.push_str(&table.caption());
@@ -65,7 +66,7 @@ pub(crate) fn heading(scenario: &Scenario, terminal: Terminal) -> String {
 /// One metric's table.
 struct Table<'a> {
     scenario: &'a Scenario,
-    metric: Metric,
+    metric: &'static Metric,
     cells: Vec<&'a CellSummary>,
     /// The variants, in the scenario's order.
     variants: Vec<Variant>,
@@ -74,7 +75,7 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn of(scenario: &'a Scenario, summary: &'a Summary, metric: Metric) -> Self {
+    fn of(scenario: &'a Scenario, summary: &'a Summary, metric: &'static Metric) -> Self {
         let cells: Vec<&CellSummary> = summary.cells.iter().collect();
         let some = |cell: &&CellSummary, variant: Variant, wanted: fn(&VariantSummary) -> bool| {
             cell.variant(variant).is_some_and(wanted)
@@ -82,7 +83,7 @@ impl<'a> Table<'a> {
         let variants = scenario.variants.iter().copied();
         let gains = variants
             .clone()
-            .filter(|_| matches!(metric, Metric::Goodput | Metric::Received))
+            .filter(|_| metric.has_gain)
             .filter(|variant| {
                 cells.iter().any(|cell| {
                     some(cell, *variant, |summary| {
@@ -95,7 +96,7 @@ impl<'a> Table<'a> {
     }
 
     fn caption(&self) -> String {
-        let unit = self.metric.quantity().axis_unit();
+        let unit = self.metric.quantity.axis_unit();
         let entries = self.cells.iter().flat_map(|cell| {
             self.variants.iter().map(|variant| Entry::of(cell.variant(*variant), self.metric))
         });
@@ -105,7 +106,7 @@ impl<'a> Table<'a> {
                 _ => None,
             })
             .collect();
-        let of = if self.metric.is_of_bulk() { "runs" } else { "transfers" };
+        let of = if self.metric.sample == Sample::Runs { "runs" } else { "transfers" };
         let what = match (sizes.iter().min(), sizes.iter().max()) {
             (_, None | Some(0 | 1)) => String::new(),
             (Some(least), Some(most)) if least < most => {
@@ -113,7 +114,7 @@ impl<'a> Table<'a> {
             }
             (_, Some(most)) => format!(": mean ± standard deviation of {most} {of}"),
         };
-        format!("{}{unit}{what}", self.metric.title())
+        format!("{}{unit}{what}", self.metric.title)
     }
 
     fn grid(&self) -> Grid {
@@ -151,7 +152,7 @@ impl<'a> Table<'a> {
                 )
                 .look(Look::Bold)
             });
-            number_cells(entry, self.metric.quantity()).into_iter().chain(gain)
+            number_cells(entry, self.metric.quantity).into_iter().chain(gain)
         });
         labels(points.collect()).chain(variants).collect()
     }
@@ -159,7 +160,7 @@ impl<'a> Table<'a> {
     /// The paper's numbers, below ours; none where it states none.
     fn paper_row(&self, cell: &CellSummary) -> Option<Vec<Cell>> {
         let of = |variant: Variant| match cell.variant(variant) {
-            Some(summary) if self.metric == Metric::Goodput => Paper::of(summary),
+            Some(summary) if *self.metric == GOODPUT => Paper::of(summary),
             _ => Paper::default(),
         };
         if !self.variants.iter().any(|variant| of(*variant).has_number()) {

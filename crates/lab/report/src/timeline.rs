@@ -6,10 +6,10 @@ use midspan_scenario::record::{LegSeries, LinkSeries, Record, SeriesRecord, Vari
 use midspan_scenario::summary::{CellSummary, Summary, Verdict};
 use midspan_scenario::{Direction, Scenario};
 
-use crate::number::Quantity;
 use crate::plot::sheet::Source;
 use crate::plot::trace::{Curve, Panel, Trace};
 use crate::view::{cell_name, variant_name};
+use midspan_units::number::Quantity;
 
 /// One cell, with a drawing for each variant that has series, all on the same axes.
 pub(crate) struct Timelines {

@@ -4,8 +4,8 @@ use midspan_scenario::record::Variant;
 use midspan_scenario::summary::{CellSummary, Gain, Summary, Verdict};
 use midspan_scenario::{Direction, Scenario};
 
-use crate::number::{factor, percent};
 use crate::view::{self, cell_name, common_direction, variant_name};
+use midspan_units::number::{factor, percent};
 
 /// Gains this close to 1 are no difference worth a word.
 pub(crate) const SAME: f64 = 0.03;

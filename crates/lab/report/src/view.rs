@@ -1,363 +1,15 @@
-//! What the table, the plots and the verdict all look at: metrics, and a cell's entry in each.
+//! What the table, the plots and the verdict all look at: a cell's entry in each metric.
+//!
+//! Metrics themselves are [`midspan_scenario::metric`]'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use midspan_scenario::record::{CutRecord, Measurement, PageRecord, Record, Variant, VideoRecord};
-use midspan_scenario::summary::{
-    CellSummary, Counts, CutSummary, Gain, Summary, VariantSummary, Verdict,
-};
-use midspan_scenario::{Direction, Scenario, Stats, Workload};
+use midspan_scenario::metric::GOODPUT;
+use midspan_scenario::record::{Record, Variant};
+use midspan_scenario::summary::{CellSummary, Counts, Summary, VariantSummary, Verdict};
+use midspan_scenario::{Direction, Metric, Scenario, Stats};
 
-use crate::number::{Quantity, shortest};
-
-/// Something that runs measure, one number or several a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Metric {
-    /// What the receiving application read in a time.
-    Goodput,
-    /// How equal the flows' shares are.
-    Fairness,
-    /// How long packets waited on the access link, on the mean.
-    Queueing,
-    /// The same at the 95th percentile.
-    Queueing95,
-    /// How long the proxy held the data, on the mean.
-    Held,
-    /// The same at the 95th percentile.
-    Held95,
-    /// What came in while feedback was cut.
-    CutGoodput,
-    /// For how long nothing came in, at worst.
-    CutSilence,
-    /// How long the data waited before feedback was cut.
-    CutBefore,
-    /// At the end of the cut.
-    CutDuring,
-    /// And once feedback was back.
-    CutAfter,
-    /// Until the receiving application had the last byte.
-    Received,
-    /// Until the initiator's connection had closed in order.
-    Closed,
-    /// Until the sender's last byte was acknowledged.
-    Acknowledged,
-    /// Until a web page's object was there.
-    Object,
-    /// What a web page's sender was allowed to send.
-    SendingRate,
-    /// Packets of a web page that a policer dropped.
-    Policed,
-    /// Segments of a web page that its sender's TCP sent again.
-    Retransmitted,
-    /// Videos that satisfied their users, of a hundred.
-    Satisfied,
-    /// Until a video played.
-    Start,
-    /// How often a video stood still.
-    Stalls,
-    /// For how long in all.
-    Stalled,
-}
-
-impl Metric {
-    /// What the scenario's workloads measure, the most honest first.
-    pub(crate) fn all_of(scenario: &Scenario, summary: &Summary) -> Vec<Metric> {
-        let has = |wanted: fn(&Workload) -> bool| {
-            scenario.cells().iter().any(|cell| wanted(&cell.spec.workload))
-        };
-        let mut metrics = Vec::new();
-        if has(|workload| matches!(workload, Workload::Bulk(_))) {
-            metrics.push(Metric::Goodput);
-        }
-        if has_cells(scenario) && metrics.contains(&Metric::Goodput) {
-            metrics.push(Metric::Fairness);
-        }
-        if has_radio_queue(scenario) {
-            metrics.extend([Metric::Queueing, Metric::Queueing95]);
-        }
-        if has_radio_queue(scenario) || sets_read_ahead(scenario) {
-            let mut variants = summary.cells.iter().flat_map(|cell| &cell.variants);
-            if variants.any(|variant| variant.held.is_some()) {
-                metrics.extend([Metric::Held, Metric::Held95]);
-            }
-        }
-        if scenario.cells().iter().any(|cell| cell.spec.cuts().is_some()) {
-            metrics.extend([Metric::CutGoodput, Metric::CutSilence]);
-            metrics.push(Metric::CutBefore);
-            // Records of before it was measured lack it.
-            let mut variants = summary.cells.iter().flat_map(|cell| &cell.variants);
-            let measured = |cuts: &CutSummary| cuts.during_s.is_some();
-            if variants.any(|variant| variant.cuts.as_ref().is_some_and(measured)) {
-                metrics.push(Metric::CutDuring);
-            }
-            metrics.push(Metric::CutAfter);
-        }
-        if has(|workload| matches!(workload, Workload::Transfer(_))) {
-            metrics.extend([Metric::Received, Metric::Closed, Metric::Acknowledged]);
-        }
-        if has(|workload| matches!(workload, Workload::Page(_))) {
-            metrics.push(Metric::Received);
-            if !has_cells(scenario) {
-                metrics.extend([Metric::Object, Metric::SendingRate]);
-                metrics.extend([Metric::Policed, Metric::Retransmitted]);
-            }
-        }
-        if has(|workload| matches!(workload, Workload::Video(_))) {
-            metrics.extend([Metric::Satisfied, Metric::Start, Metric::Stalls, Metric::Stalled]);
-            metrics.push(Metric::Received);
-        }
-        metrics
-    }
-
-    /// Whether flows that send for a time have it, and not transfers.
-    pub(crate) fn is_of_bulk(self) -> bool {
-        matches!(
-            self,
-            Metric::Goodput
-                | Metric::Fairness
-                | Metric::Queueing
-                | Metric::Queueing95
-                | Metric::Held
-                | Metric::Held95
-                | Metric::CutGoodput
-                | Metric::CutSilence
-                | Metric::CutBefore
-                | Metric::CutDuring
-                | Metric::CutAfter
-        )
-    }
-
-    pub(crate) fn quantity(self) -> Quantity {
-        match self {
-            Metric::Goodput | Metric::CutGoodput | Metric::SendingRate => Quantity::Rate,
-            Metric::Fairness => Quantity::Index,
-            Metric::Policed | Metric::Retransmitted | Metric::Satisfied | Metric::Stalls => {
-                Quantity::Count
-            }
-            Metric::Queueing
-            | Metric::Queueing95
-            | Metric::Held
-            | Metric::Held95
-            | Metric::CutSilence
-            | Metric::CutBefore
-            | Metric::CutDuring
-            | Metric::CutAfter
-            | Metric::Received
-            | Metric::Closed
-            | Metric::Acknowledged
-            | Metric::Object
-            | Metric::Start
-            | Metric::Stalled => Quantity::Duration,
-        }
-    }
-
-    /// In a few words, for titles.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Metric::Goodput => "Goodput",
-            Metric::Fairness => "Jain's fairness index",
-            Metric::Queueing => "Queueing delay, mean",
-            Metric::Queueing95 => "Queueing delay, 95th percentile",
-            Metric::Held => "Time in the proxy, mean",
-            Metric::Held95 => "Time in the proxy, 95th percentile",
-            Metric::CutGoodput => "Goodput while feedback is cut",
-            Metric::CutSilence => "Longest silence while feedback is cut",
-            Metric::CutBefore => "Queueing delay before a cut, 95th percentile",
-            Metric::CutDuring => "Queueing delay at the end of a cut, 95th percentile",
-            Metric::CutAfter => "Queueing delay after a cut, 95th percentile",
-            Metric::Received => "Time to last byte received",
-            Metric::Closed => "Time to orderly close",
-            Metric::Acknowledged => "Time to last byte acknowledged",
-            Metric::Object => "Time to an object of a page",
-            Metric::SendingRate => "Sending rate, median",
-            Metric::Policed => "Packets dropped by the policer",
-            Metric::Retransmitted => "Segments retransmitted by the server",
-            Metric::Satisfied => "Videos that satisfied, %",
-            Metric::Start => "Time until a video played",
-            Metric::Stalls => "Times that a video stood still",
-            Metric::Stalled => "Time that a video stood still",
-        }
-    }
-
-    /// What exactly is measured, in a sentence.
-    pub(crate) fn meaning(self) -> &'static str {
-        match self {
-            Metric::Goodput => {
-                "What the receiving application read per second, warm-up left out, all flows \
-                 together."
-            }
-            Metric::Fairness => {
-                "Over the goodput of all flows: 1 if all have the same, 1 over their number if one has \
-                 everything."
-            }
-            Metric::Queueing | Metric::Queueing95 => {
-                "Of the data's packets on the access link: from coming to it until having left it, less \
-                 its fixed delay. Transmission is in it."
-            }
-            Metric::Held | Metric::Held95 => {
-                "From when the proxy's kernel had the data in order on one leg until it was first sent on the other: \
-                 the buffers of both sockets and its own."
-            }
-            Metric::CutGoodput => "What the receiving application read per second over each cut.",
-            Metric::CutSilence => "For how long it read nothing at worst, over each cut.",
-            Metric::CutBefore => {
-                "Of the data's packets over the second before each cut of feedback."
-            }
-            Metric::CutDuring => {
-                "Of the data's packets over the last second of each cut of feedback."
-            }
-            Metric::CutAfter => {
-                "Of the data's packets over the second that begins three periods after each cut of \
-                 feedback."
-            }
-            Metric::Received => {
-                "From the call of connect until the receiving application had read the last byte: \
-                 the honest end-to-end time."
-            }
-            Metric::Closed => {
-                "From the call of connect until the initiator's connection had closed in order, \
-                 both directions."
-            }
-            Metric::Acknowledged => {
-                "From the call of connect until the sender's TCP had its last byte acknowledged. \
-                 A proxy acknowledges before the far application has anything."
-            }
-            Metric::Object => {
-                "From the request of an object that the page's document names until the client had it, \
-                 over all objects."
-            }
-            Metric::SendingRate => {
-                "The median over a page's time of the rate that the sender's congestion control allowed, \
-                 in bits of payload. Controls that set none have none."
-            }
-            Metric::Policed => "Packets to the UE that a policer dropped while a page was fetched.",
-            Metric::Retransmitted => "Over a run's pages, by TCP_INFO of the server's connections.",
-            Metric::Satisfied => {
-                "Of a run's videos: began within eight seconds, and stood still no more than three times \
-                 and no longer than two seconds in all."
-            }
-            Metric::Start => "From being told to play until there was enough to begin.",
-            Metric::Stalls => "After it had begun, for want of data.",
-            Metric::Stalled => "After it had begun, for want of data, in all.",
-        }
-    }
-
-    /// The gain that belongs to this metric. It is computed end to end, so the times that a proxy
-    /// may cut short by acknowledging early have none.
-    pub(crate) fn gain(self, summary: &VariantSummary) -> Option<Gain> {
-        match self {
-            Metric::Goodput | Metric::Received => summary.gain,
-            Metric::Fairness
-            | Metric::Queueing
-            | Metric::Queueing95
-            | Metric::Held
-            | Metric::Held95
-            | Metric::CutGoodput
-            | Metric::CutSilence
-            | Metric::CutBefore
-            | Metric::CutDuring
-            | Metric::CutAfter
-            | Metric::Closed
-            | Metric::Acknowledged
-            | Metric::Object
-            | Metric::SendingRate
-            | Metric::Policed
-            | Metric::Retransmitted
-            | Metric::Satisfied
-            | Metric::Start
-            | Metric::Stalls
-            | Metric::Stalled => None,
-        }
-    }
-
-    fn stats(self, summary: &VariantSummary) -> Option<Stats> {
-        match self {
-            Metric::Goodput => summary.goodput_bps,
-            Metric::Fairness => summary.fairness,
-            Metric::Queueing => Some(summary.queueing?.mean_s),
-            Metric::Queueing95 => Some(summary.queueing?.p95_s),
-            Metric::Held => Some(summary.held?.mean_s),
-            Metric::Held95 => Some(summary.held?.p95_s),
-            Metric::CutGoodput => Some(summary.cuts?.goodput_bps),
-            Metric::CutSilence => Some(summary.cuts?.silence_s),
-            Metric::CutBefore => summary.cuts?.before_s,
-            Metric::CutDuring => summary.cuts?.during_s,
-            Metric::CutAfter => summary.cuts?.after_s,
-            Metric::Received => Some(summary.transfers?.received_s),
-            Metric::Closed => Some(summary.transfers?.closed_s),
-            Metric::Acknowledged => Some(summary.transfers?.acknowledged_s),
-            Metric::Object => summary.pages?.object_s,
-            Metric::SendingRate => summary.pages?.rate_bps,
-            Metric::Policed => Some(summary.pages?.policed),
-            Metric::Retransmitted => summary.pages.and(summary.sender_retransmits),
-            Metric::Satisfied => Some(summary.videos?.satisfied),
-            Metric::Start => summary.videos?.start_s,
-            Metric::Stalls => Some(summary.videos?.stalls),
-            Metric::Stalled => Some(summary.videos?.stalled_s),
-        }
-    }
-
-    /// The numbers that one run gave.
-    fn values(self, run: &Measurement, direction: Direction) -> Vec<f64> {
-        let times = |time: fn(&midspan_scenario::record::TransferRecord) -> f64| {
-            run.transfers.iter().map(time).collect()
-        };
-        let waited = |value: fn(&midspan_scenario::record::DelayRecord) -> f64| {
-            run.queueing(direction).map(value).into_iter().collect()
-        };
-        let held = |micros: fn(&midspan_scenario::record::DelayRecord) -> f64| {
-            run.held.as_ref().map(|held| micros(held) / 1e6).into_iter().collect()
-        };
-        let of_cuts =
-            |value: fn(&CutRecord) -> Option<f64>| run.cuts.iter().filter_map(value).collect();
-        let of_videos = |value: fn(&VideoRecord) -> f64| run.videos.iter().map(value).collect();
-        match self {
-            Metric::Goodput if run.transfers.is_empty() => vec![run.goodput_bps],
-            Metric::Goodput => Vec::new(),
-            Metric::Fairness => run.fairness().into_iter().collect(),
-            Metric::Queueing => waited(|delay| delay.mean_us / 1e6),
-            Metric::Queueing95 => waited(|delay| delay.p95_us / 1e6),
-            Metric::Held => held(|held| held.mean_us),
-            Metric::Held95 => held(|held| held.p95_us),
-            Metric::CutGoodput => of_cuts(|cut| Some(cut.goodput_bps)),
-            Metric::CutSilence => of_cuts(|cut| Some(cut.silence_s)),
-            Metric::CutBefore => of_cuts(CutRecord::before95_s),
-            Metric::CutDuring => of_cuts(CutRecord::during95_s),
-            Metric::CutAfter => of_cuts(CutRecord::after95_s),
-            Metric::Received => times(|transfer| transfer.received_s),
-            Metric::Closed => times(|transfer| transfer.closed_s),
-            Metric::Acknowledged => times(|transfer| transfer.acknowledged_s),
-            Metric::Object => run.pages.iter().flat_map(|page| page.objects_s.clone()).collect(),
-            Metric::SendingRate => {
-                run.pages.iter().filter_map(PageRecord::median_rate_bps).collect()
-            }
-            Metric::Policed => run.pages.iter().map(|page| page.policed() as f64).collect(),
-            Metric::Retransmitted if run.pages.is_empty() => Vec::new(),
-            Metric::Retransmitted => vec![run.sender_retransmits as f64],
-            Metric::Satisfied => run.satisfied().into_iter().collect(),
-            Metric::Start => run.videos.iter().filter_map(|video| video.start_s).collect(),
-            Metric::Stalls => of_videos(|video| f64::from(video.stalls)),
-            Metric::Stalled => of_videos(|video| video.stalled_s),
-        }
-    }
-}
-
-/// Whether it is a question how much a relay holds.
-fn sets_read_ahead(scenario: &Scenario) -> bool {
-    scenario.cells().iter().any(|cell| cell.spec.relay.read_ahead.is_some())
-}
-
-/// Whether data waits for a cellular link, so that how long it does is worth a table.
-fn has_radio_queue(scenario: &Scenario) -> bool {
-    scenario.cells().iter().any(|cell| {
-        matches!(cell.spec.workload, Workload::Bulk(_))
-            && (cell.spec.cells.is_some() || cell.spec.path.access.traces().next().is_some())
-    })
-}
-
-fn has_cells(scenario: &Scenario) -> bool {
-    scenario.cells().iter().any(|cell| cell.spec.cells.is_some())
-}
+use midspan_units::number::shortest;
 
 /// What there is to show for one variant in one cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -374,7 +26,7 @@ pub(crate) enum Entry {
 
 impl Entry {
     /// What `summary`, of a variant in a cell, has to show of `metric`.
-    pub(crate) fn of(summary: Option<&VariantSummary>, metric: Metric) -> Entry {
+    pub(crate) fn of(summary: Option<&VariantSummary>, metric: &Metric) -> Entry {
         let Some(summary) = summary else { return Entry::Absent };
         if summary.counts.total() == 0 {
             return Entry::Absent;
@@ -382,7 +34,7 @@ impl Entry {
         if summary.verdict == Verdict::NotMeasurable {
             return Entry::NotMeasurable;
         }
-        match metric.stats(summary) {
+        match summary.stats(metric) {
             Some(stats) => Entry::Measured(stats),
             None if summary.counts.measured == 0 => Entry::NoTrustedRun,
             None => Entry::Absent,
@@ -415,7 +67,7 @@ pub(crate) fn run_values(
     records: &[Record],
     labels: &BTreeMap<String, String>,
     variant: Variant,
-    metric: Metric,
+    metric: &Metric,
 ) -> Vec<f64> {
     let cell = scenario.cells().iter().find(|cell| cell.labels == *labels);
     let Some(direction) = cell.map(|cell| cell.spec.workload.direction()) else {
@@ -501,7 +153,7 @@ impl Paper {
     pub(crate) fn mark(&self, cell: &CellSummary) -> Option<Mark> {
         let baseline = || {
             let none = cell.variant(Variant::None)?;
-            let ours = match Entry::of(Some(none), Metric::Goodput) {
+            let ours = match Entry::of(Some(none), &GOODPUT) {
                 Entry::Measured(stats) => Some(stats.mean),
                 _ => None,
             };

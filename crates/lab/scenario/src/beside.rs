@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::Stats;
+use crate::metric::{GOODPUT, Metric, RECEIVED};
 use crate::record::Variant;
 use crate::summary::{CellSummary, Summary, VariantSummary, Verdict};
 
@@ -24,22 +25,12 @@ pub struct Twin {
     pub labels: BTreeMap<String, String>,
     /// What stood in the middle.
     pub variant: Variant,
-    /// What is compared.
-    pub of: Measure,
+    /// What is compared: goodput, or the time to the last byte received where that is what is measured.
+    pub of: &'static Metric,
     /// Of the results.
     pub ours: Stats,
     /// Of those that they are held against.
     pub theirs: Stats,
-}
-
-/// What is compared of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Measure {
-    /// [`VariantSummary::goodput_bps`].
-    Goodput,
-    /// The time until the receiving application had the last byte, where that is what is measured.
-    Received,
 }
 
 /// A proxy's gain in one cell in both.
@@ -151,12 +142,9 @@ impl TwinGain {
     }
 }
 
-fn measured(variant: &VariantSummary) -> Option<(Measure, Stats)> {
-    match variant.transfers {
-        Some(transfers) => Some((Measure::Received, transfers.received_s)),
-        None => variant.goodput_bps.map(|goodput| (Measure::Goodput, goodput)),
-    }
-    .filter(|(_, stats)| stats.mean > 0.0)
+fn measured(variant: &VariantSummary) -> Option<(&'static Metric, Stats)> {
+    let of = |metric| Some((metric, variant.stats(metric)?));
+    of(&RECEIVED).or_else(|| of(&GOODPUT)).filter(|(_, stats)| stats.mean > 0.0)
 }
 
 #[cfg(test)]
@@ -168,7 +156,7 @@ mod tests {
         Twin {
             labels: BTreeMap::new(),
             variant: Variant::None,
-            of: Measure::Goodput,
+            of: &GOODPUT,
             ours: stats(ours),
             theirs: stats(theirs),
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::metric::{METRICS, Metric};
 use crate::record::Variant;
 use crate::summary::{CellSummary, VariantSummary, Verdict};
 use crate::{Axis, Scenario};
@@ -42,14 +43,10 @@ pub struct Comparison {
     pub variant: Variant,
     /// The other point.
     pub against: String,
-    /// Goodput.
-    pub goodput: Option<Factors>,
-    /// The other's queueing delay over the one's, at the 95th percentile.
-    pub queueing95: Option<Factors>,
-    /// Power (the `natcp` paper): goodput over mean queueing delay.
-    pub power: Option<Factors>,
-    /// Goodput over the 95th percentile of the queueing delay.
-    pub power95: Option<Factors>,
+    /// How many times as good the point is, by the name of each metric that is [compared](Metric::compared): the inverse
+    /// where less is better.
+    #[serde(flatten)]
+    pub factors: BTreeMap<&'static str, Option<Factors>>,
     /// What the paper reports.
     pub reported: Option<ReportedRatio>,
 }
@@ -69,7 +66,24 @@ pub struct Factors {
     pub max: f64,
 }
 
+impl ReportedRatio {
+    /// The factor by `metric`; none if the paper states none.
+    pub fn of(&self, metric: &Metric) -> Option<f64> {
+        match metric.name {
+            "goodput" => self.goodput,
+            "power" => self.power,
+            "power95" => self.power95,
+            _ => None,
+        }
+    }
+}
+
 impl Comparison {
+    /// By `metric`; none if no cell has both numbers.
+    pub fn factors(&self, metric: &Metric) -> Option<Factors> {
+        self.factors.get(metric.name).copied().flatten()
+    }
+
     /// Every variant's comparison with every other point, in the scenario's order.
     pub(crate) fn all_of(scenario: &Scenario, cells: &[CellSummary]) -> Vec<Comparison> {
         let Some(compare) = &scenario.compare else { return Vec::new() };
@@ -114,17 +128,18 @@ impl Comparison {
             keyed.collect()
         };
         let (ours, theirs) = (at(&compare.point), at(against));
-        let factors = |of: &dyn Fn(&VariantSummary, &VariantSummary) -> Option<f64>| {
-            let pairs = ours.iter().filter_map(|(labels, one)| of(one, theirs.get(labels)?));
+        let factors = |metric: &Metric| {
+            let pairs = ours.iter().filter_map(|(labels, one)| {
+                let (one, other) = (one.stats(metric)?, theirs.get(labels)?.stats(metric)?);
+                Some(metric.factor(one.mean, other.mean))
+            });
             Factors::of(pairs.filter(|factor| factor.is_finite()).collect())
         };
+        let compared = METRICS.iter().filter(|metric| metric.compared.is_some());
         Comparison {
             variant,
             against: against.to_owned(),
-            goodput: factors(&|a, b| Some(a.goodput_bps?.mean / b.goodput_bps?.mean)),
-            queueing95: factors(&|a, b| Some(b.queueing?.p95_s.mean / a.queueing?.p95_s.mean)),
-            power: factors(&|a, b| Some(a.queueing?.power.mean / b.queueing?.power.mean)),
-            power95: factors(&|a, b| Some(a.queueing?.power95.mean / b.queueing?.power95.mean)),
+            factors: compared.map(|metric| (metric.name, factors(metric))).collect(),
             reported: compare.reported.iter().find(|one| one.against == against).cloned(),
         }
     }

@@ -3,6 +3,7 @@
 //! - [`Scenario`] is one experiment: [`Scenario::parse`] reads its TOML, refuses what is impossible
 //!   with file and line, and spreads the sweep into typed [`Cell`]s.
 //! - [`record`] is one run's result, one JSON object a line.
+//! - [`metric`] says what runs measure; a metric is a row of its table.
 //! - [`summary`] turns records into statistics, cell by cell.
 //! - [`beside`] sets the simulator's beside live ones.
 //! - [`reference`](mod@reference) sets them beside curves that a real kernel gave on the same paths.
@@ -17,6 +18,7 @@ mod comparison;
 mod digest;
 mod error;
 mod host;
+pub mod metric;
 mod parse;
 pub mod record;
 pub mod reference;
@@ -32,6 +34,7 @@ pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use digest::of_results as digest_of_results;
 pub use error::Error;
 pub use host::{Buffers, Host, Hosts, TcpMemory};
+pub use metric::Metric;
 pub use midspan_config::{Dscp, LegConfig};
 pub use midspan_split::ReadAheadKind;
 pub use relay::Relay;

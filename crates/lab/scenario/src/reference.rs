@@ -10,6 +10,7 @@ use midspan_units::{ByteSize, Rate, Share, Span};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+use crate::metric::{ACKNOWLEDGED_RATE, RETRANSMITTED};
 use crate::record::Variant;
 use crate::summary::{CellSummary, Summary, VariantSummary};
 use crate::{Buffers, Bulk, CellSpec, Direction, Error, Scenario, ServiceHost, Stats, Workload};
@@ -134,10 +135,11 @@ pub fn compare(rows: &[Row], scenario: &Scenario, summary: &Summary) -> Comparis
 
 impl Pair {
     fn of(control: String, cell: &CellSummary, ours: &VariantSummary, theirs: &Row) -> Pair {
-        let stats = ours.acknowledged_bps;
+        let stats = ours.stats(&ACKNOWLEDGED_RATE);
         let goodput = theirs.goodput.as_bps() as f64;
         let random = theirs.conditions.loss > Share::ZERO || theirs.conditions.late > Share::ZERO;
-        let our_retransmits = ours.sender_retransmits.map(|stats| stats.mean * f64::from(stats.n));
+        let our_retransmits =
+            ours.stats(&RETRANSMITTED).map(|stats| stats.mean * f64::from(stats.n));
         let sampling_error = our_retransmits.filter(|_| random).map(|ours| {
             let theirs = theirs.retransmits as f64;
             (1.0 / theirs.max(1.0) + 1.0 / ours.max(1.0)).sqrt()
@@ -162,7 +164,7 @@ impl Contest {
         direct: Option<&VariantSummary>,
         their_direct: &Row,
     ) -> Contest {
-        let mean = |summary: &VariantSummary| summary.acknowledged_bps.map(|stats| stats.mean);
+        let mean = |summary: &VariantSummary| Some(summary.stats(&ACKNOWLEDGED_RATE)?.mean);
         let theirs = their_proxied.goodput.as_bps() as f64 / their_direct.goodput.as_bps() as f64;
         let ours = mean(proxied)
             .zip(direct.and_then(mean))

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
-use crate::record::{
-    Backend, CutRecord, DelayRecord, Measurement, Outcome, PageRecord, Record, Variant,
-};
+use crate::metric::{METRICS, Metric};
+use crate::record::{Backend, Measurement, Outcome, Record, Variant};
 use crate::{Comparison, Direction, Reported, Scenario, Stats, VerdictOn};
 
 /// What the runs of one scenario on one backend came to.
@@ -57,31 +57,9 @@ pub struct VariantSummary {
     pub untrusted_reasons: Vec<String>,
     /// Why runs failed, each reason once.
     pub failed_reasons: Vec<String>,
-    /// [`Measurement::goodput_bps`] over the runs; none on transfers.
-    pub goodput_bps: Option<Stats>,
-    /// [`Measurement::acknowledged_bps`] over the runs; none on transfers.
-    pub acknowledged_bps: Option<Stats>,
-    /// [`Measurement::fairness`] over the runs; none of flows that are alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fairness: Option<Stats>,
-    /// [`Measurement::sender_retransmits`] over the runs.
-    pub sender_retransmits: Option<Stats>,
-    /// How long the data waited on the access link; none on transfers.
-    pub queueing: Option<Queueing>,
-    /// How long the proxy held the data; none without one, and on transfers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub held: Option<HoldTime>,
-    /// Times over all transfers of all runs; none on bulk workloads.
-    pub transfers: Option<TransferSummary>,
-    /// More about pages; none on other workloads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pages: Option<PageSummary>,
-    /// What became of the flows while feedback was cut; none where it never is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cuts: Option<CutSummary>,
-    /// How videos played; none on other workloads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub videos: Option<VideoSummary>,
+    /// Over all numbers of all measured runs.
+    #[serde(flatten)]
+    pub metrics: MetricStats,
     /// How much better than no proxy; none for [`Variant::None`] itself and where no repetition
     /// has both.
     pub gain: Option<Gain>,
@@ -89,82 +67,10 @@ pub struct VariantSummary {
     pub reported: Vec<Reported>,
 }
 
-/// How long the data's packets waited on the access link: the time across it beyond the base delays
-/// of its elements. Each statistic is over the runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Queueing {
-    /// The runs' means, in seconds.
-    pub mean_s: Stats,
-    /// The runs' 95th percentiles, in seconds.
-    pub p95_s: Stats,
-    /// Power (the `natcp` paper, section 1): goodput over the mean, in bit/s per second.
-    pub power: Stats,
-    /// Goodput over the 95th percentile, in bit/s per second.
-    pub power95: Stats,
-}
-
-/// How long the proxy held the data, as in [`crate::record::HeldWatch`]. Each statistic is over the runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct HoldTime {
-    /// The runs' means, in seconds.
-    pub mean_s: Stats,
-    /// The runs' 95th percentiles, in seconds.
-    pub p95_s: Stats,
-}
-
-/// Times of transfers in seconds from the call of `connect`, as in [`crate::record::TransferRecord`].
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct TransferSummary {
-    /// Until `connect` returned.
-    pub connected_s: Stats,
-    /// Until the sender's last byte was acknowledged, be it by a proxy.
-    pub acknowledged_s: Stats,
-    /// Until the initiator's connection had closed in order.
-    pub closed_s: Stats,
-    /// Until the receiving application had the last byte.
-    pub received_s: Stats,
-}
-
-/// Web pages, whose response time is [`TransferSummary::received_s`]. Over all pages of all runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct PageSummary {
-    /// Until an object was there that the document names, in seconds, from its request. Over all
-    /// objects; none if documents name none.
-    pub object_s: Option<Stats>,
-    /// Packets of a page that a policer dropped.
-    pub policed: Stats,
-    /// The median rate that the sender's control allowed, in bits of payload per second; none where it
-    /// sets none.
-    pub rate_bps: Option<Stats>,
-}
-
-/// Cuts of feedback, as in [`crate::record::CutRecord`]. Over all cuts of all runs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct CutSummary {
-    /// Goodput over a cut, in bit/s.
-    pub goodput_bps: Stats,
-    /// The longest silence over a cut, in seconds.
-    pub silence_s: Stats,
-    /// The 95th percentile of the queueing delay before a cut, in seconds; none if nothing came through.
-    pub before_s: Option<Stats>,
-    /// The same over its last second.
-    pub during_s: Option<Stats>,
-    /// The same after it.
-    pub after_s: Option<Stats>,
-}
-
-/// Videos. Over all videos of all runs, but for `satisfied`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct VideoSummary {
-    /// Until it played, in seconds, of those that did; none if none did.
-    pub start_s: Option<Stats>,
-    /// How often it stood still.
-    pub stalls: Stats,
-    /// For how long in all, in seconds.
-    pub stalled_s: Stats,
-    /// [`Measurement::satisfied`], over the runs.
-    pub satisfied: Stats,
-}
+/// The statistics of each metric that was measured. As JSON every metric's [key](Metric::key) is there: null where it was not
+/// measured, as is an object with none that was.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MetricStats(BTreeMap<&'static str, Stats>);
 
 /// A factor over [`Variant::None`]: of goodput on bulk workloads, of speed on transfers (mean
 /// `received_s` without over that with a proxy). Above 1 the proxy is better.
@@ -320,6 +226,11 @@ impl CellSummary {
 }
 
 impl VariantSummary {
+    /// Of a metric's numbers over all measured runs; none if it was not measured.
+    pub fn stats(&self, metric: &Metric) -> Option<Stats> {
+        self.metrics.get(metric)
+    }
+
     fn of(
         variant: Variant,
         verdict: Verdict,
@@ -331,15 +242,6 @@ impl VariantSummary {
             Verdict::Measurable => runs,
             Verdict::NotMeasurable => &[],
         };
-        let measured: Vec<&Measurement> =
-            counted.iter().filter_map(|run| run.measurement()).collect();
-        let bulk: Vec<&&Measurement> =
-            measured.iter().filter(|measurement| measurement.transfers.is_empty()).collect();
-        let over_bulk = |value: fn(&Measurement) -> f64| {
-            Stats::of(&bulk.iter().map(|measurement| value(measurement)).collect::<Vec<_>>())
-        };
-        let retransmits: Vec<f64> =
-            measured.iter().map(|measurement| measurement.sender_retransmits as f64).collect();
         VariantSummary {
             variant,
             counts: Counts::of_runs(runs),
@@ -352,105 +254,45 @@ impl VariantSummary {
                 Outcome::Failed { reason } => Some(reason),
                 _ => None,
             }),
-            goodput_bps: over_bulk(|measurement| measurement.goodput_bps),
-            acknowledged_bps: over_bulk(|measurement| measurement.acknowledged_bps),
-            fairness: Stats::of(
-                &measured.iter().filter_map(|run| run.fairness()).collect::<Vec<_>>(),
-            ),
-            sender_retransmits: Stats::of(&retransmits),
-            queueing: Queueing::of(&measured, direction),
-            held: HoldTime::of(&measured),
-            transfers: TransferSummary::of(&measured),
-            pages: PageSummary::of(&measured),
-            cuts: CutSummary::of(&measured),
-            videos: VideoSummary::of(&measured),
+            metrics: MetricStats::of(counted, direction),
             gain: if variant == Variant::None { None } else { Gain::of(counted, base) },
             reported: Vec::new(),
         }
     }
 }
 
-impl Queueing {
-    fn of(measured: &[&Measurement], direction: Direction) -> Option<Queueing> {
-        let over = |value: fn(&Measurement, &DelayRecord) -> f64| {
-            let values: Vec<f64> = measured
-                .iter()
-                .filter_map(|run| Some(value(run, run.queueing(direction)?)))
-                .filter(|value| value.is_finite())
-                .collect();
-            Stats::of(&values)
+impl MetricStats {
+    fn of(runs: &[&Record], direction: Direction) -> MetricStats {
+        let measured: Vec<&Measurement> = runs.iter().filter_map(|run| run.measurement()).collect();
+        let stats = |metric: &Metric| {
+            let values = measured.iter().flat_map(|run| metric.values(run, direction));
+            Some((metric.name, Stats::of(&values.collect::<Vec<_>>())?))
         };
-        Some(Queueing {
-            mean_s: over(|_, delay| delay.mean_us / 1e6)?,
-            p95_s: over(|_, delay| delay.p95_us / 1e6)?,
-            power: over(|run, delay| run.goodput_bps / (delay.mean_us / 1e6))?,
-            power95: over(|run, delay| run.goodput_bps / (delay.p95_us / 1e6))?,
-        })
+        MetricStats(METRICS.iter().filter_map(stats).collect())
+    }
+
+    fn get(&self, metric: &Metric) -> Option<Stats> {
+        self.0.get(metric.name).copied()
     }
 }
 
-impl HoldTime {
-    fn of(measured: &[&Measurement]) -> Option<HoldTime> {
-        let over = |micros: fn(&DelayRecord) -> f64| {
-            let held = measured.iter().filter_map(|run| run.held.as_ref());
-            Stats::of(&held.map(|held| micros(held) / 1e6).collect::<Vec<_>>())
-        };
-        Some(HoldTime { mean_s: over(|held| held.mean_us)?, p95_s: over(|held| held.p95_us)? })
-    }
-}
-
-impl TransferSummary {
-    fn of(measured: &[&Measurement]) -> Option<TransferSummary> {
-        let over = |time: fn(&crate::record::TransferRecord) -> f64| {
-            let times: Vec<f64> =
-                measured.iter().flat_map(|measurement| &measurement.transfers).map(time).collect();
-            Stats::of(&times)
-        };
-        Some(TransferSummary {
-            connected_s: over(|transfer| transfer.connected_s)?,
-            acknowledged_s: over(|transfer| transfer.acknowledged_s)?,
-            closed_s: over(|transfer| transfer.closed_s)?,
-            received_s: over(|transfer| transfer.received_s)?,
-        })
-    }
-}
-
-impl PageSummary {
-    fn of(measured: &[&Measurement]) -> Option<PageSummary> {
-        let pages = || measured.iter().flat_map(|measurement| &measurement.pages);
-        let over = |values: Vec<f64>| Stats::of(&values);
-        Some(PageSummary {
-            object_s: over(pages().flat_map(|page| page.objects_s.iter().copied()).collect()),
-            policed: over(pages().map(|page| page.policed() as f64).collect())?,
-            rate_bps: over(pages().filter_map(PageRecord::median_rate_bps).collect()),
-        })
-    }
-}
-
-impl CutSummary {
-    fn of(measured: &[&Measurement]) -> Option<CutSummary> {
-        let cuts = || measured.iter().flat_map(|measurement| &measurement.cuts);
-        let over = |values: Vec<f64>| Stats::of(&values);
-        Some(CutSummary {
-            goodput_bps: over(cuts().map(|cut| cut.goodput_bps).collect())?,
-            silence_s: over(cuts().map(|cut| cut.silence_s).collect())?,
-            before_s: over(cuts().filter_map(CutRecord::before95_s).collect()),
-            during_s: over(cuts().filter_map(CutRecord::during95_s).collect()),
-            after_s: over(cuts().filter_map(CutRecord::after95_s).collect()),
-        })
-    }
-}
-
-impl VideoSummary {
-    fn of(measured: &[&Measurement]) -> Option<VideoSummary> {
-        let videos = || measured.iter().flat_map(|measurement| &measurement.videos);
-        let over = |values: Vec<f64>| Stats::of(&values);
-        Some(VideoSummary {
-            start_s: over(videos().filter_map(|video| video.start_s).collect()),
-            stalls: over(videos().map(|video| f64::from(video.stalls)).collect())?,
-            stalled_s: over(videos().map(|video| video.stalled_s).collect())?,
-            satisfied: over(measured.iter().filter_map(|run| run.satisfied()).collect())?,
-        })
+impl Serialize for MetricStats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let mut groups: BTreeMap<&str, BTreeMap<&str, Option<Stats>>> = BTreeMap::new();
+        for metric in METRICS {
+            match metric.key.split_once('.') {
+                None => map.serialize_entry(metric.key, &self.get(metric))?,
+                Some((group, key)) => {
+                    groups.entry(group).or_default().insert(key, self.get(metric));
+                }
+            }
+        }
+        for (group, metrics) in groups {
+            let measured = metrics.values().any(Option::is_some);
+            map.serialize_entry(group, &measured.then_some(metrics))?;
+        }
+        map.end()
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use midspan_scenario::Scenario;
+use midspan_scenario::metric::{GOODPUT, METRICS, POWER, QUEUEING95, RECEIVED, RETRANSMITTED};
 use midspan_scenario::record::{
     Backend, DelayRecord, DirectionRecord, LatenessRecord, LinkRecord, Measurement, Outcome,
     Record, SCHEMA, TransferRecord, Variant,
 };
 use midspan_scenario::summary::{Counts, Foreign, Summary, Verdict};
+use midspan_scenario::{Metric, Scenario};
 
 const FILE: &str = r#"
 name = "two"
@@ -91,12 +92,12 @@ fn statistics_and_paired_gain() {
     assert_eq!(summary.counts, Counts { measured: 5, untrusted: 0, failed: 0 });
     let [none_yet, cell] = &summary.cells[..] else { panic!("two cells") };
     assert_eq!(none_yet.counts.total(), 0);
-    assert_eq!(none_yet.variant(Variant::None).unwrap().goodput_bps, None);
+    assert_eq!(none_yet.variant(Variant::None).unwrap().stats(&GOODPUT), None);
 
     let none = cell.variant(Variant::None).unwrap();
-    let stats = none.goodput_bps.unwrap();
+    let stats = none.stats(&GOODPUT).unwrap();
     assert_eq!((stats.n, stats.mean, stats.min, stats.max), (2, 6e6, 4e6, 8e6));
-    assert_eq!((none.gain, none.transfers), (None, None));
+    assert_eq!((none.gain, none.stats(&RECEIVED)), (None, None));
 
     // Repetitions 0 and 1 have both: factors 25 and 100, whose geometric mean is 50.
     let midspan = cell.variant(Variant::Midspan).unwrap();
@@ -106,7 +107,7 @@ fn statistics_and_paired_gain() {
     let (low, high) = gain.ci95.unwrap();
     assert!(low < 25.0 && high > 100.0, "two runs say little: {low} to {high}");
     assert_eq!(midspan.reported[0].gain, Some(115.5));
-    assert_eq!(midspan.sender_retransmits.unwrap().mean, 7.0);
+    assert_eq!(midspan.stats(&RETRANSMITTED).unwrap().mean, 7.0);
 }
 
 #[test]
@@ -141,8 +142,8 @@ fn a_scenario_may_have_each_variant_judged_by_its_own_runs() {
     let cell = &one_lost.cells[1];
     let [none, midspan] = [Variant::None, Variant::Midspan].map(|of| cell.variant(of).unwrap());
     assert_eq!((none.verdict, midspan.verdict), (Measurable, NotMeasurable));
-    assert_eq!(none.goodput_bps.unwrap().mean, 4e6);
-    assert_eq!((midspan.goodput_bps, midspan.gain), (None, None));
+    assert_eq!(none.stats(&GOODPUT).unwrap().mean, 4e6);
+    assert_eq!((midspan.stats(&GOODPUT), midspan.gain), (None, None));
     assert_eq!((one_lost.verdict, cell.verdict), (Measurable, Measurable));
 
     // One trusted run is a number, but there is no gain over what cannot be measured.
@@ -152,7 +153,7 @@ fn a_scenario_may_have_each_variant_judged_by_its_own_runs() {
     records.push(untrusted("1 %", Variant::None, 3));
     let base_lost = summary(&records);
     let midspan = base_lost.cells[1].variant(Variant::Midspan).unwrap();
-    assert_eq!(midspan.goodput_bps.unwrap().mean, 40e6);
+    assert_eq!(midspan.stats(&GOODPUT).unwrap().mean, 40e6);
     assert_eq!(midspan.gain, None);
 
     let all: Vec<Record> = (0..4)
@@ -180,15 +181,18 @@ fn reasons_are_told_once_and_the_last_record_of_a_run_counts() {
     assert_eq!(midspan.gain, None);
 }
 
-#[test]
-fn transfers_gain_by_the_time_until_the_receiver_has_it_all() {
-    let transfer = |received_s| TransferRecord {
+fn transfer(received_s: f64) -> TransferRecord {
+    TransferRecord {
         bytes: 1000,
         connected_s: 0.001,
         acknowledged_s: 0.002,
         closed_s: 0.003,
         received_s,
-    };
+    }
+}
+
+#[test]
+fn transfers_gain_by_the_time_until_the_receiver_has_it_all() {
     let times = |variant, times: [f64; 2]| {
         record("0 %", variant, 0, measured(0.0, times.map(transfer).to_vec()))
     };
@@ -196,10 +200,26 @@ fn transfers_gain_by_the_time_until_the_receiver_has_it_all() {
     let summary = Summary::of(&scenario(), &records).unwrap();
     let midspan = summary.cells[0].variant(Variant::Midspan).unwrap();
     assert!((midspan.gain.unwrap().mean - 4.0).abs() < 1e-9);
-    assert_eq!(midspan.goodput_bps, None);
-    let none = summary.cells[0].variant(Variant::None).unwrap().transfers.unwrap();
-    assert_eq!((none.received_s.n, none.received_s.max), (2, 0.5));
-    assert_eq!(none.closed_s.mean, 0.003);
+    assert_eq!(midspan.stats(&GOODPUT), None);
+    let none = summary.cells[0].variant(Variant::None).unwrap();
+    let received = none.stats(&RECEIVED).unwrap();
+    assert_eq!((received.n, received.max), (2, 0.5));
+    assert_eq!(none.stats(Metric::named("closed").unwrap()).unwrap().mean, 0.003);
+}
+
+#[test]
+fn as_json_every_metric_has_its_key_measured_or_not() {
+    let records = [record("0 %", Variant::None, 0, measured(0.0, vec![transfer(0.3)]))];
+    let summary = Summary::of(&scenario(), &records).unwrap();
+    let json = serde_json::to_value(&summary.cells[0].variants[0]).unwrap();
+    assert_eq!(json["transfers"]["received_s"]["mean"], 0.3);
+    for metric in METRICS {
+        let (key, in_it) = metric.key.split_once('.').unwrap_or((metric.key, ""));
+        let value = json.get(key).unwrap_or_else(|| panic!("no {key}"));
+        let measured = matches!(key, "transfers" | "sender_retransmits");
+        assert_eq!(value.is_object(), measured, "{key}");
+        assert!(!measured || in_it.is_empty() || value.get(in_it).is_some(), "{}", metric.key);
+    }
 }
 
 #[test]
@@ -293,14 +313,15 @@ power = 22.85
     ];
     let summary = Summary::of(&scenario, &records).unwrap();
     let [against_a, against_c] = &summary.comparisons[..] else { panic!("two others") };
-    let (goodput, power) = (against_a.goodput.unwrap(), against_a.power.unwrap());
+    let (goodput, power) =
+        (against_a.factors(&GOODPUT).unwrap(), against_a.factors(&POWER).unwrap());
     assert!((goodput.mean - 0.9).abs() < 1e-9 && goodput.n == 2);
     assert!((power.mean - 18.0).abs() < 1e-9 && (power.median - 18.0).abs() < 1e-9, "{power:?}");
     assert!((power.min - 9.0).abs() < 1e-9 && (power.max - 27.0).abs() < 1e-9);
-    assert!((against_a.queueing95.unwrap().mean - 20.0).abs() < 1e-9);
+    assert!((against_a.factors(&QUEUEING95).unwrap().mean - 20.0).abs() < 1e-9);
     assert_eq!(against_a.reported.as_ref().unwrap().power, Some(22.85));
-    assert_eq!((&*against_c.against, against_c.power), ("c", None));
+    assert_eq!((&*against_c.against, against_c.factors(&POWER)), ("c", None));
     // The excepted ones count where no others were run.
     let summary = Summary::of(&scenario, &records[4..]).unwrap();
-    assert!((summary.comparisons[0].power.unwrap().mean - 0.09).abs() < 1e-9);
+    assert!((summary.comparisons[0].factors(&POWER).unwrap().mean - 0.09).abs() < 1e-9);
 }

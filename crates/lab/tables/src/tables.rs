@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use midspan_scenario::Direction;
+use midspan_scenario::metric::METRICS;
 use midspan_scenario::record::{
     DelayRecord, DirectionRecord, LegRecord, LegSeries, Measurement, Outcome, Record,
     TransferRecord, VideoRecord,
@@ -53,23 +55,20 @@ fn runs(records: &[Record]) -> Table {
     let outcomes: Vec<_> = records.iter().map(outcome).collect();
     columns.text("outcome", outcomes.iter().map(|(outcome, _)| Some(*outcome)));
     columns.text("reason", outcomes.iter().map(|(_, reason)| reason.as_deref()));
-    // Zero goodput of transfers says nothing.
-    let bulk = |value: fn(&Measurement) -> f64| {
-        records.iter().map(move |record| {
-            let run = record.measurement()?;
-            run.transfers.is_empty().then(|| value(run))
-        })
-    };
-    columns.number("goodput_bps", "bit/s", bulk(|run| run.goodput_bps));
-    columns.number("acknowledged_bps", "bit/s", bulk(|run| run.acknowledged_bps));
     let run = |value: fn(&Measurement) -> Option<f64>| {
         records.iter().map(move |record| value(record.measurement()?))
     };
     columns.number("measured_s", "s", run(|run| Some(run.measured_s)));
     let retransmits = |record: &Record| Some(record.measurement()?.sender_retransmits);
     columns.count("sender_retransmits", "segments", records.iter().map(retransmits));
-    columns.number("fairness", "", run(Measurement::fairness));
-    columns.number("satisfied", "%", run(Measurement::satisfied));
+    for metric in METRICS {
+        let Some((name, unit)) = metric.column else { continue };
+        // One number a run has no direction.
+        let value = |record: &Record| {
+            metric.values(record.measurement()?, Direction::Upload).first().copied()
+        };
+        columns.number(name, unit, records.iter().map(value));
+    }
     let held = |value: fn(&DelayRecord) -> f64| {
         records.iter().map(move |record| Some(value(record.measurement()?.held.as_ref()?)))
     };

@@ -6,12 +6,12 @@ use maud::{Markup, html};
 use midspan_scenario::beside::Beside;
 use midspan_scenario::record::Variant;
 
-use super::view::{Column, View, key, letter};
+use super::view::{Column, View, letter};
 use super::{COMPARE, MOST_COMPARED, RUN, backend_name, link};
 use crate::machine::utc;
-use crate::number::{factor, sort_key};
 use crate::view::{Entry, axis_name, variant_name};
 use crate::{Report, beside};
+use midspan_units::number::{factor, sort_key};
 
 /// One of the runs.
 #[derive(Debug, Clone, Copy)]
@@ -132,7 +132,7 @@ fn form(view: &View<'_>) -> Markup {
         form class="tools picks" action=(COMPARE) aria-label="What is shown" {
             @for side in view.sides { input type="hidden" name="run" value=(side.id); }
             (choice("measure", "Measure", view.metrics.iter().map(|metric| {
-                (key(*metric), metric.title().to_owned(), *metric == view.metric)
+                (metric.name.to_owned(), metric.title.to_owned(), *metric == view.metric)
             })))
             @if view.axes.len() > 1 {
                 (choice("along", "Along", view.axes.iter().map(|axis| {
@@ -178,8 +178,8 @@ fn figures(view: &View<'_>) -> Markup {
     let figures = view.figures();
     let more = figures.len().saturating_sub(FIGURES);
     html! {
-        h2 { (view.metric.title()) }
-        p class="caption" { (view.metric.meaning()) }
+        h2 { (view.metric.title) }
+        p class="caption" { (view.metric.meaning) }
         @for (title, figure) in figures.iter().take(FIGURES) {
             figure { @if !title.is_empty() { h3 { (title) } } (figure.draw()) }
         }
@@ -197,13 +197,13 @@ fn table(view: &View<'_>) -> Markup {
     });
     html! {
         div class="scroll" { table id="cells" class="sortable" {
-            caption class="unseen" { (view.metric.title()) " of each cell" }
+            caption class="unseen" { (view.metric.title) " of each cell" }
             thead { tr {
                 @for (index, axis) in view.axes.iter().enumerate() {
                     th scope="col" class="text" data-sorts=(index) { (axis_name(&axis.name)) }
                 }
                 @for (index, column) in numbers {
-                    th scope="col" data-sorts=(index) { (view.name(*column)) (view.metric.quantity().axis_unit()) }
+                    th scope="col" data-sorts=(index) { (view.name(*column)) (view.metric.quantity.axis_unit()) }
                     @if ratios(column) { th scope="col" data-sorts=(index + 1) { (letter(column.side)) " over A" } }
                 }
             } }
@@ -220,7 +220,7 @@ fn table(view: &View<'_>) -> Markup {
 }
 
 fn number(view: &View<'_>, entry: Entry) -> Markup {
-    let quantity = view.metric.quantity();
+    let quantity = view.metric.quantity;
     let Entry::Measured(stats) = entry else {
         return html! { td class="missing" title=(entry.spelled_out()) data-by="-1" { (entry.instead()) } };
     };

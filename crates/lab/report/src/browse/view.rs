@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use midspan_scenario::Metric;
 use midspan_scenario::record::{Backend, Variant};
 use midspan_scenario::summary::CellSummary;
 
 use super::{Pick, Side};
 use crate::plot::figure::{Dot, Figure, Series};
 use crate::plot::sheet::Source;
-use crate::view::{Entry, Metric, axis_name, variant_name};
+use crate::view::{Entry, axis_name, variant_name};
 
 /// Axis -> label.
 type Labels = BTreeMap<String, String>;
@@ -30,8 +31,8 @@ pub(super) struct Column {
 /// What is picked, with what was not picked chosen.
 pub(super) struct View<'a> {
     pub(super) sides: &'a [Side<'a>],
-    pub(super) metrics: Vec<Metric>,
-    pub(super) metric: Metric,
+    pub(super) metrics: Vec<&'static Metric>,
+    pub(super) metric: &'static Metric,
     pub(super) axes: Vec<Axis>,
     /// The horizontal axis; none without a sweep.
     pub(super) along: Option<String>,
@@ -46,14 +47,15 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     /// None if no run measures anything.
     pub(super) fn of(sides: &'a [Side<'a>], pick: &Pick) -> Option<View<'a>> {
-        let mut metrics: Vec<Metric> = Vec::new();
+        let mut metrics: Vec<&'static Metric> = Vec::new();
         for side in sides {
             let report = side.report;
-            let all = Metric::all_of(report.scenario, &report.summary);
-            let new: Vec<Metric> = all.into_iter().filter(|one| !metrics.contains(one)).collect();
+            let all = Metric::shown_in(report.scenario, &report.summary);
+            let new: Vec<&'static Metric> =
+                all.into_iter().filter(|one| !metrics.contains(one)).collect();
             metrics.extend(new);
         }
-        let picked = metrics.iter().find(|metric| Some(key(**metric)) == pick.measure);
+        let picked = metrics.iter().find(|metric| pick.measure.as_deref() == Some(metric.name));
         let metric = *picked.or(metrics.first())?;
         let axes = axes(sides);
         // Of equally long ones the last, which turns fastest.
@@ -151,10 +153,10 @@ impl<'a> View<'a> {
             values: rows.iter().map(|row| dot(self.entry(*column, row))).collect(),
         });
         Figure {
-            description: format!("{} {title}", self.metric.title()),
+            description: format!("{} {title}", self.metric.title),
             x_title: self.along.as_deref().map(axis_name).unwrap_or_default(),
-            y_title: self.metric.title().to_owned(),
-            quantity: self.metric.quantity(),
+            y_title: self.metric.title.to_owned(),
+            quantity: self.metric.quantity,
             // A line wants somewhere to go.
             bars: rows.len() < 3,
             points: rows.iter().map(label).collect(),
@@ -196,11 +198,6 @@ fn axes(sides: &[Side<'_>]) -> Vec<Axis> {
         }
     }
     axes
-}
-
-/// What a measure is called in an address.
-pub(super) fn key(metric: Metric) -> String {
-    format!("{metric:?}").to_lowercase()
 }
 
 /// What the runs that are compared are called: A, B, C, D.

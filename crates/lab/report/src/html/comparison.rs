@@ -4,10 +4,10 @@ use maud::{Markup, html};
 
 use super::{document, named};
 use crate::compare::{Against, CLOSE, Line, Ours, answer};
-use crate::number::{Quantity, factor};
 use crate::plot::scatter::{Dot, ScatterChart};
 use crate::plot::{Kind, legend};
 use crate::view::variant_name;
+use midspan_units::number::{Quantity, factor};
 
 /// A page of the comparison alone.
 pub(crate) fn page(title: &str, all: &Against<'_>) -> String {

@@ -7,8 +7,8 @@ use midspan_scenario::record::{
 };
 
 use crate::machine::utc;
-use crate::number::{Quantity, bytes, count, sort_key};
 use crate::view::variant_name;
+use midspan_units::number::{Quantity, bytes, count, sort_key};
 
 /// The details of one cell, closed until opened. `records` are the cell's, in the order to show.
 pub(super) fn section(title: &str, records: &[&Record]) -> Markup {

@@ -4,8 +4,8 @@ use maud::{Markup, html};
 
 use super::{document, tone};
 use crate::gain::{Effect, Hour, Page};
-use crate::number::{count, factor};
 use crate::plot::effect::{forest, legend, over_time, scale};
+use midspan_units::number::{count, factor};
 
 const TITLE: &str = "What splitting gains";
 /// More of them cannot be told apart in a plot: a week.

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use maud::{Markup, html};
 use midspan_scenario::record::Variant;
 use midspan_scenario::summary::{CellSummary, Gain, Summary};
-use midspan_scenario::{Axis, Scenario};
+use midspan_scenario::{Axis, Metric, Scenario};
 
 use crate::charts::gain_with_interval;
-use crate::number::factor;
 use crate::verdict::{SAME, is_open};
-use crate::view::{Entry, Metric, axis_name, cell_name, variant_name};
+use crate::view::{Entry, axis_name, cell_name, variant_name};
+use midspan_units::number::factor;
 
 /// From so many cells on a list of them is no picture.
 const MANY: usize = 12;
@@ -28,7 +28,7 @@ struct Panel<'a> {
 }
 
 /// A map of gains by `metric` for each variant that has some; none of few cells, or of a single axis.
-pub(super) fn maps(scenario: &Scenario, summary: &Summary, metric: Metric) -> Option<Markup> {
+pub(super) fn maps(scenario: &Scenario, summary: &Summary, metric: &Metric) -> Option<Markup> {
     let (down, across) = longest_two(scenario)?;
     let gain = |cell: &CellSummary, variant| gain(cell, variant, metric);
     let mut variants = scenario.variants.clone();
@@ -78,7 +78,7 @@ pub(super) fn maps(scenario: &Scenario, summary: &Summary, metric: Metric) -> Op
 fn square(
     cell: &CellSummary,
     variant: Variant,
-    metric: Metric,
+    metric: &Metric,
     worst: Option<&CellSummary>,
 ) -> Markup {
     let Some(gain) = gain(cell, variant, metric) else {
@@ -95,13 +95,13 @@ fn square(
 }
 
 /// Of a cell that gives a number.
-fn gain(cell: &CellSummary, variant: Variant, metric: Metric) -> Option<Gain> {
+fn gain(cell: &CellSummary, variant: Variant, metric: &Metric) -> Option<Gain> {
     let summary = cell.variant(variant);
     let measured = matches!(Entry::of(summary, metric), Entry::Measured(_));
     summary.and_then(|summary| metric.gain(summary)).filter(|_| measured)
 }
 
-fn worst(summary: &Summary, variant: Variant, metric: Metric) -> Option<&CellSummary> {
+fn worst<'a>(summary: &'a Summary, variant: Variant, metric: &Metric) -> Option<&'a CellSummary> {
     let gains = summary.cells.iter().filter_map(|cell| Some((cell, gain(cell, variant, metric)?)));
     let least = gains.min_by(|(_, one), (_, other)| one.mean.total_cmp(&other.mean));
     least.map(|(cell, _)| cell)

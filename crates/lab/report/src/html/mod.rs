@@ -8,16 +8,18 @@ mod table;
 mod timeline;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use midspan_scenario::Scenario;
+use midspan_scenario::metric::Sample;
 use midspan_scenario::record::{Backend, Record, Variant};
 use midspan_scenario::summary::CellSummary;
+use midspan_scenario::{Metric, Scenario};
+use midspan_units::number::bytes;
 
 use crate::charts::{self, Titled};
 use crate::machine::{Machine, utc};
 use crate::plot::lines::LineChart;
 use crate::plot::{Kind, Scale, legend};
-use crate::view::{Mark, Metric, axis_name, cell_name, troubles, variant_name};
-use crate::{Outcome, Report, factors, number};
+use crate::view::{Mark, axis_name, cell_name, troubles, variant_name};
+use crate::{Outcome, Report, factors};
 
 pub(crate) use comparison::page as comparison_page;
 pub(crate) use gain::page as gain_page;
@@ -138,7 +140,7 @@ fn machine_facts(machine: &Machine) -> Markup {
         hardware.push(format!("{} core{plural}", machine.cores));
     }
     if machine.memory_bytes > 0 {
-        hardware.push(format!("{} of memory", number::bytes(machine.memory_bytes as f64)));
+        hardware.push(format!("{} of memory", bytes(machine.memory_bytes as f64)));
     }
     hardware.retain(|part| !part.is_empty());
     let facts = [
@@ -173,12 +175,12 @@ fn troubles_of(report: &Report<'_>) -> Markup {
 
 /// Every metric's plots and table.
 fn results(report: &Report<'_>) -> Markup {
-    let metrics = Metric::all_of(report.scenario, &report.summary);
+    let metrics = Metric::shown_in(report.scenario, &report.summary);
     // The first that has gains is the most honest.
-    let heat = |metric: &Metric| heat::maps(report.scenario, &report.summary, *metric);
+    let heat = |metric: &&'static Metric| heat::maps(report.scenario, &report.summary, metric);
     let heat = metrics.iter().find_map(heat);
-    let (bulk, times): (Vec<Metric>, Vec<Metric>) =
-        metrics.into_iter().partition(|metric| metric.is_of_bulk());
+    let (bulk, times): (Vec<&'static Metric>, Vec<&'static Metric>) =
+        metrics.into_iter().partition(|metric| metric.sample == Sample::Runs);
     html! {
         @if factors::any(&report.summary) {
             h2 { "Comparison" }
@@ -195,14 +197,14 @@ fn results(report: &Report<'_>) -> Markup {
 }
 
 /// One metric as bars, and its table.
-fn bar_section(report: &Report<'_>, metric: Metric) -> Markup {
+fn bar_section(report: &Report<'_>, metric: &'static Metric) -> Markup {
     let (scenario, summary) = (report.scenario, &report.summary);
     let charts = charts::bars(scenario, summary, report.records, metric);
     let scale = Scale::covering(charts.iter().flat_map(|one| one.chart.values()));
     let marks: Vec<Mark> = charts.iter().flat_map(|one| one.chart.marks()).collect();
     let from_gain = marks.iter().any(|mark| matches!(mark, Mark::FromGain(_)));
     html! {
-        h2 { (metric.title()) }
+        h2 { (metric.title) }
         (legend(&named(&scenario.variants), Kind::Bars, &marks))
         @for Titled { title, chart } in &charts {
             figure {
@@ -211,7 +213,7 @@ fn bar_section(report: &Report<'_>, metric: Metric) -> Markup {
             }
         }
         p class="caption" {
-            (metric.meaning())
+            (metric.meaning)
             @if from_gain {
                 " A hollow mark is a gain that the paper states, times the goodput without a proxy: \
                  the paper's if it states one, else ours."
@@ -224,7 +226,7 @@ fn bar_section(report: &Report<'_>, metric: Metric) -> Markup {
 /// The times of transfers over their size: plots side by side, then a table for each.
 fn line_section(
     report: &Report<'_>,
-    metrics: &[Metric],
+    metrics: &[&'static Metric],
     rows: &[Titled<Vec<LineChart>>],
 ) -> Markup {
     // One scale for all, so that they can be compared by eye.
@@ -241,9 +243,9 @@ fn line_section(
             }
         }
         @for metric in metrics {
-            h3 { (metric.title()) }
-            p class="caption" { (metric.meaning()) }
-            (table::results(report.scenario, &report.summary, *metric))
+            h3 { (metric.title) }
+            p class="caption" { (metric.meaning) }
+            (table::results(report.scenario, &report.summary, metric))
         }
     }
 }

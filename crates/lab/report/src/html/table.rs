@@ -1,14 +1,15 @@
 //! The table of one metric: a row for each cell, columns for each variant.
 
 use maud::{Markup, html};
+use midspan_scenario::metric::GOODPUT;
 use midspan_scenario::record::Variant;
 use midspan_scenario::summary::{CellSummary, Gain, Summary};
-use midspan_scenario::{Scenario, Stats};
+use midspan_scenario::{Metric, Scenario, Stats};
 
 use crate::charts::gain_with_interval;
-use crate::number::{Quantity, factor, sort_key};
 use crate::verdict::{SAME, is_open};
-use crate::view::{Entry, Metric, Paper, axis_name, variant_name};
+use crate::view::{Entry, Paper, axis_name, variant_name};
+use midspan_units::number::{Quantity, factor, sort_key};
 
 /// The columns of one variant.
 struct Columns {
@@ -20,7 +21,7 @@ struct Columns {
 }
 
 /// The table of `metric`.
-pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: Metric) -> Markup {
+pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: &Metric) -> Markup {
     let mut first = scenario.axes.len();
     let columns: Vec<Columns> = scenario
         .variants
@@ -31,7 +32,7 @@ pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: Metric) ->
             columns
         })
         .collect();
-    let mean = match metric.quantity() {
+    let mean = match metric.quantity {
         Quantity::Rate => "Mbit/s ± sd",
         Quantity::Duration => "time ± sd",
         Quantity::Size | Quantity::Count | Quantity::Index => "mean ± sd",
@@ -64,14 +65,13 @@ pub(super) fn results(scenario: &Scenario, summary: &Summary, metric: Metric) ->
 }
 
 impl Columns {
-    fn of(summary: &Summary, variant: Variant, metric: Metric, first: usize) -> Self {
+    fn of(summary: &Summary, variant: Variant, metric: &Metric, first: usize) -> Self {
         let variants = || summary.cells.iter().filter_map(move |cell| cell.variant(variant));
         Columns {
             variant,
             first,
             gain: variants().any(|variant| metric.gain(variant).is_some()),
-            paper: metric == Metric::Goodput
-                && variants().any(|variant| Paper::of(variant).has_number()),
+            paper: *metric == GOODPUT && variants().any(|variant| Paper::of(variant).has_number()),
         }
     }
 
@@ -79,13 +79,13 @@ impl Columns {
         1 + usize::from(self.gain) + usize::from(self.paper)
     }
 
-    fn cells(&self, cell: &CellSummary, metric: Metric) -> Markup {
+    fn cells(&self, cell: &CellSummary, metric: &Metric) -> Markup {
         let summary = cell.variant(self.variant);
         let entry = Entry::of(summary, metric);
         let measured = matches!(entry, Entry::Measured(_));
         let gain = summary.and_then(|summary| metric.gain(summary)).filter(|_| measured);
         html! {
-            (number(entry, metric.quantity()))
+            (number(entry, metric.quantity))
             @if self.gain {
                 td class=[gain.as_ref().and_then(tone)] data-by=[gain.and_then(|gain| sort_key(gain.mean))]
                     title=[gain.as_ref().map(gain_with_interval)] {

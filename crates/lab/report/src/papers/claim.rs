@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::Runs;
 use super::describe::{Claim, Item, meant};
 use super::stated::Stated;
-use super::values::{Labels, Measure};
+use super::values::{Labels, metric_named};
 use super::wanted::Wanted;
-use crate::number::factor;
+use midspan_units::number::factor;
 
 /// One statement with ours beside it.
 #[derive(Debug)]
@@ -27,13 +27,13 @@ pub(super) struct Row {
 /// A row for each of the claim's `each`.
 pub(super) fn rows(claim: &Claim, item: &Item, runs: &Runs) -> Result<Vec<Row>, String> {
     let stated = Stated::parse(&claim.paper)?;
-    let measure = Measure::named(&claim.measure)?;
+    let metric = metric_named(&claim.measure)?;
     let mut rows = Vec::new();
     for (more, name) in variations(&claim.each) {
         let mut of = claim.of.clone();
         of.extend(more);
         let wanted = Wanted {
-            measure,
+            metric,
             of,
             over: claim.over.as_ref(),
             take: claim.take,

@@ -1,17 +1,18 @@
 //! What a description's chart shows, drawn.
 
 use maud::Markup;
+use midspan_scenario::Metric;
 use midspan_scenario::record::{DirectionRecord, PageRecord, PageSample};
 
 use super::Runs;
 use super::describe::{Chart, Item, Kind, Series, meant};
 use super::stated::{Stated, Unit};
-use super::values::{Labels, Measure, Number, Values};
+use super::values::{Labels, Number, Values, metric_named};
 use super::wanted::{Wanted, place, variant_named};
-use crate::number::Quantity;
 use crate::plot::figure::{self, Dot, Figure};
 use crate::plot::sheet::Source;
 use crate::plot::trace::{Curve, Panel, Trace};
+use midspan_units::number::Quantity;
 
 /// The drawing of `chart`, with the numbers of its runs or the item's.
 pub(super) fn chart(chart: &Chart, item: &Item, runs: &Runs) -> Result<Markup, String> {
@@ -44,7 +45,7 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     fn figure(&self) -> Result<Figure, String> {
         let chart = self.chart;
-        let measure = Measure::named(&chart.measure)?;
+        let metric = metric_named(&chart.measure)?;
         if chart.over.is_none() {
             self.check_places()?;
         }
@@ -54,8 +55,8 @@ impl Drawing<'_> {
             let mut ours = vec![None; chart.points.len()];
             for (source, values) in &self.sources {
                 let dots = match &chart.over {
-                    Some(over) => self.factors(one, measure, over, values)?,
-                    None => self.dots(one, measure, values)?,
+                    Some(over) => self.factors(one, metric, over, values)?,
+                    None => self.dots(one, metric, values)?,
                 };
                 for (known, dot) in ours.iter_mut().zip(&dots) {
                     *known = known.or(*dot);
@@ -94,8 +95,8 @@ impl Drawing<'_> {
         Ok(Figure {
             description: self.description.clone(),
             x_title: chart.x.clone(),
-            y_title: if chart.y.is_empty() { measure.title() } else { &chart.y }.to_owned(),
-            quantity: if chart.over.is_some() { Quantity::Count } else { measure.quantity() },
+            y_title: if chart.y.is_empty() { metric.title } else { &chart.y }.to_owned(),
+            quantity: if chart.over.is_some() { Quantity::Count } else { metric.quantity },
             bars: chart.kind == Kind::Bars,
             points: names.clone(),
             series,
@@ -127,14 +128,14 @@ impl Drawing<'_> {
     fn dots(
         &self,
         series: &Series,
-        measure: Measure,
+        metric: &'static Metric,
         values: &Values,
     ) -> Result<Vec<Option<Dot>>, String> {
         let variant = variant_named(&series.variant)?;
         let dot = |point: &String| {
             let labels = self.labels(series, point);
             let found: Vec<Number> =
-                values.numbers(variant, measure, &labels).map(|(_, number)| number).collect();
+                values.numbers(variant, metric, &labels).map(|(_, number)| number).collect();
             match found[..] {
                 [] => Ok(None),
                 [Number { mean, deviation }] => {
@@ -151,7 +152,7 @@ impl Drawing<'_> {
     fn factors(
         &self,
         series: &Series,
-        measure: Measure,
+        metric: &'static Metric,
         over: &Labels,
         values: &Values,
     ) -> Result<Vec<Option<Dot>>, String> {
@@ -170,7 +171,7 @@ impl Drawing<'_> {
             of.insert("variant".to_owned(), series.variant.clone());
             let over = fill(over);
             let (take, except) = (self.chart.take, &self.chart.except);
-            let number = Wanted { measure, of, over: Some(&over), take, except }.number(values)?;
+            let number = Wanted { metric, of, over: Some(&over), take, except }.number(values)?;
             Ok(number.map(|mean| Dot { mean, spread: 0.0 }))
         };
         self.chart.points.iter().map(dot).collect()

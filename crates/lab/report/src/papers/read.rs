@@ -1,11 +1,11 @@
 //! A report's tables ([`crate::Report::text`]) read back: of simulated runs the summary is what is kept.
 
-use midspan_scenario::Scenario;
 use midspan_scenario::record::Variant;
+use midspan_scenario::{Metric, Scenario};
 
 use super::values::Number;
-use crate::number::Quantity;
-use crate::view::{Metric, variant_name};
+use crate::view::variant_name;
+use midspan_units::number::Quantity;
 
 /// One number of a table.
 #[derive(Debug)]
@@ -20,9 +20,13 @@ pub(super) struct Entry {
 ///
 /// # Errors
 /// A line that is not of a report on `scenario`.
-pub(super) fn table(scenario: &Scenario, metric: Metric, text: &str) -> Result<Vec<Entry>, String> {
+pub(super) fn table(
+    scenario: &Scenario,
+    metric: &'static Metric,
+    text: &str,
+) -> Result<Vec<Entry>, String> {
     let is_caption = |line: &&str| {
-        let rest = line.strip_prefix(metric.title());
+        let rest = line.strip_prefix(metric.title);
         rest.is_some_and(|rest| {
             rest.is_empty() || rest.starts_with(": mean ±") || rest.starts_with(", Mbit/s")
         })
@@ -35,16 +39,16 @@ pub(super) fn table(scenario: &Scenario, metric: Metric, text: &str) -> Result<V
         lines.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("  paper"));
     let mut entries = Vec::new();
     for (cell, spread) in scenario.cells().iter().enumerate() {
-        let row = rows.next().ok_or_else(|| format!("{}: a cell has no row", metric.title()))?;
+        let row = rows.next().ok_or_else(|| format!("{}: a cell has no row", metric.title))?;
         for axis in &scenario.axes {
             let label = spread.labels.get(&axis.name).map_or("", String::as_str);
             if !row.contains(label) {
-                return Err(format!("{}: `{row}` is not of {} {label}", metric.title(), axis.name));
+                return Err(format!("{}: `{row}` is not of {} {label}", metric.title, axis.name));
             }
         }
         let row: Vec<char> = row.chars().collect();
         for (variant, end) in &columns {
-            if let Some(number) = number(&row, *end, metric.quantity()) {
+            if let Some(number) = number(&row, *end, metric.quantity) {
                 entries.push(Entry { cell, variant: *variant, number });
             }
         }

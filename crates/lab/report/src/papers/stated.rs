@@ -1,6 +1,6 @@
 //! What a paper states, as it is written: a number, a range or a bound, with its unit.
 
-use crate::number::{factor, shortest};
+use midspan_units::number::{factor, shortest};
 
 /// A statement.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use midspan_scenario::Metric;
 use midspan_scenario::record::Variant;
 
 use super::describe::Take;
-use super::values::{Labels, Measure, Values};
+use super::values::{Labels, Values};
 
 /// A number that is wanted.
 pub(super) struct Wanted<'a> {
-    pub(super) measure: Measure,
+    pub(super) metric: &'static Metric,
     /// `variant`, and axis -> label; of other axes all labels count.
     pub(super) of: Labels,
     /// The same of what it is divided by, beside and in place of `of`'s.
@@ -28,7 +29,7 @@ impl Wanted<'_> {
             return Err(format!("no cell has {of:?}"));
         }
         let mut found = Vec::new();
-        let numbers = values.numbers(variant, self.measure, &of);
+        let numbers = values.numbers(variant, self.metric, &of);
         for (labels, number) in numbers.filter(|(labels, _)| self.counts(labels)) {
             let Some(over) = self.over else {
                 found.push(number.mean);
@@ -38,7 +39,7 @@ impl Wanted<'_> {
             if !values.has(&over) {
                 return Err(format!("no cell has {over:?}"));
             }
-            let base = values.numbers(variant, self.measure, &over).next();
+            let base = values.numbers(variant, self.metric, &over).next();
             let factor = base.map(|(_, base)| number.mean / base.mean);
             found.extend(factor.filter(|factor| factor.is_finite()));
         }

@@ -6,8 +6,8 @@ use midspan_scenario::record::Variant;
 use super::class;
 use super::frame::{Frame, px, reported_mark, whisker};
 use super::scale::Scale;
-use crate::number::Quantity;
 use crate::view::Mark;
+use midspan_units::number::Quantity;
 
 /// A chart of grouped bars.
 #[derive(Debug, Clone)]

@@ -7,7 +7,7 @@ use super::scale::Scale;
 use super::swatch;
 use crate::gain::{Effect, Hour, Judgement};
 use crate::machine::utc;
-use crate::number::shortest;
+use midspan_units::number::shortest;
 
 /// An axis that covers all that is said of these.
 pub(crate) fn scale<'a>(effects: impl IntoIterator<Item = &'a Effect>) -> Scale {

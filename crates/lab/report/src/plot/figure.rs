@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::frame::{Frame, px, whisker};
 use super::scale::Scale;
 use super::sheet::{self, Entries, HEIGHT, Sample, Source, WIDTH, mark};
-use crate::number::Quantity;
+use midspan_units::number::Quantity;
 
 /// A chart over the points of an axis.
 #[derive(Debug, Clone)]

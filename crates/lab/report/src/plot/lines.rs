@@ -6,7 +6,7 @@ use midspan_scenario::record::Variant;
 use super::frame::{Frame, px, whisker};
 use super::scale::{Scale, Tick};
 use super::{class, marker};
-use crate::number::{self, Quantity};
+use midspan_units::number::{self, Quantity};
 
 /// One panel of lines; both axes are logarithmic.
 #[derive(Debug, Clone)]

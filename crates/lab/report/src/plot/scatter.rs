@@ -6,7 +6,7 @@ use midspan_scenario::record::Variant;
 use super::frame::{Frame, px};
 use super::scale::Scale;
 use super::{class, marker};
-use crate::number::Quantity;
+use midspan_units::number::Quantity;
 
 /// One panel of points.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::frame::{Frame, px};
 use super::scale::Scale;
 use super::sheet::{self, Entries, HEIGHT, Sample, Source, WIDTH, mark};
-use crate::number::Quantity;
+use midspan_units::number::Quantity;
 
 /// Curves on two axes of numbers, or on several vertical ones, one under the other over one horizontal one.
 #[derive(Debug, Clone)]

@@ -1,5 +1,6 @@
 //! What the demo shows on this machine: at which rate live, or why simulated. Pure.
 
+use midspan_scenario::metric::GOODPUT;
 use midspan_scenario::record::{Outcome, Variant};
 use midspan_scenario::summary::Summary;
 
@@ -70,7 +71,7 @@ pub(super) fn missing(live: &Summary) -> Vec<String> {
     for cell in &live.cells {
         let labels: Vec<&str> = cell.labels.values().map(String::as_str).collect();
         for variant in &cell.variants {
-            if variant.variant != Variant::Haproxy && variant.goodput_bps.is_none() {
+            if variant.variant != Variant::Haproxy && variant.stats(&GOODPUT).is_none() {
                 missing.push(format!("{} ({})", variant.variant, labels.join(", ")));
             }
         }

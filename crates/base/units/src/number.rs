@@ -2,7 +2,7 @@
 
 /// What a number measures, and hence how it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Quantity {
+pub enum Quantity {
     /// Bits per second, written in Mbit/s.
     Rate,
     /// Seconds, each written in the unit that suits it.
@@ -17,13 +17,13 @@ pub(crate) enum Quantity {
 
 impl Quantity {
     /// The number alone, in the unit that [`Quantity::unit_of`] gives for it.
-    pub(crate) fn digits(self, value: f64) -> String {
+    pub fn digits(self, value: f64) -> String {
         let scaled = value / self.scale_of(value);
         fixed(scaled, self.decimals(scaled))
     }
 
     /// A spread, to as many decimals as the mean that it belongs to, and in its unit.
-    pub(crate) fn spread(self, spread: f64, mean: f64) -> String {
+    pub fn spread(self, spread: f64, mean: f64) -> String {
         let scale = self.scale_of(mean);
         fixed(spread / scale, self.decimals(mean / scale))
     }
@@ -33,12 +33,12 @@ impl Quantity {
     }
 
     /// The number and its unit.
-    pub(crate) fn with_unit(self, value: f64) -> String {
+    pub fn with_unit(self, value: f64) -> String {
         format!("{} {}", self.digits(value), self.unit_of(value)).trim_end().to_owned()
     }
 
     /// The unit in which `value` is written.
-    pub(crate) fn unit_of(self, value: f64) -> &'static str {
+    pub fn unit_of(self, value: f64) -> &'static str {
         match self {
             Quantity::Rate => "Mbit/s",
             Quantity::Duration => duration_unit(value).0,
@@ -48,7 +48,7 @@ impl Quantity {
     }
 
     /// The label of a tick at `value`: rates alone, durations with their unit.
-    pub(crate) fn tick(self, value: f64) -> String {
+    pub fn tick(self, value: f64) -> String {
         match self {
             Quantity::Rate => shortest(value / 1e6),
             Quantity::Count | Quantity::Index => shortest(value),
@@ -64,7 +64,7 @@ impl Quantity {
     }
 
     /// What to put after an axis' title: the unit, where the ticks do not carry it.
-    pub(crate) fn axis_unit(self) -> &'static str {
+    pub fn axis_unit(self) -> &'static str {
         match self {
             Quantity::Rate => ", Mbit/s",
             Quantity::Duration | Quantity::Size | Quantity::Count | Quantity::Index => "",
@@ -82,12 +82,12 @@ impl Quantity {
 }
 
 /// What a table is sorted by where this is shown; none for what is no number, which comes last.
-pub(crate) fn sort_key(value: f64) -> Option<f64> {
+pub fn sort_key(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
 /// A factor: `1.00`, `7.06`, `23.4`, `115.5`, `1042`.
-pub(crate) fn factor(value: f64) -> String {
+pub fn factor(value: f64) -> String {
     let places = match value.abs() {
         v if v >= 999.95 => 0,
         v if v >= 9.995 => 1,
@@ -98,14 +98,14 @@ pub(crate) fn factor(value: f64) -> String {
 }
 
 /// A share as a percentage with its sign kept: `15.0 %`, `-3.2 %`.
-pub(crate) fn percent(fraction: f64) -> String {
+pub fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;
     let places = if value.abs() >= 99.95 { 0 } else { 1 };
     format!("{} %", fixed(value, places))
 }
 
 /// A whole number with its thousands set apart by thin spaces: `1 204 311`.
-pub(crate) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut grouped = String::with_capacity(digits.len() * 2);
     for (at, digit) in digits.char_indices() {
@@ -118,7 +118,7 @@ pub(crate) fn count(value: u64) -> String {
 }
 
 /// A number of bytes in decimal units: `64 KB`, `1.5 MB`.
-pub(crate) fn bytes(value: f64) -> String {
+pub fn bytes(value: f64) -> String {
     let (unit, scale) = size_unit(value);
     let scaled = value / scale;
     let places = if scaled.fract().abs() < 0.005 || scaled >= 100.0 { 0 } else { 1 };
@@ -126,7 +126,7 @@ pub(crate) fn bytes(value: f64) -> String {
 }
 
 /// To at most six decimals, without zeros at the end: as others wrote it, no digit added or lost.
-pub(crate) fn shortest(value: f64) -> String {
+pub fn shortest(value: f64) -> String {
     let text = format!("{value:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
