@@ -160,7 +160,7 @@ fn simulate(rate: Rate, time: Span, control: &str) -> Result<Taken> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seconds: begin.elapsed().as_secs_f64(),
         events: work.events,
-        goodput_mbps: measurement.goodput_bps / 1e6,
+        goodput_mbps: measurement.bulk().unwrap().goodput_bps / 1e6,
         peak_kib: peak_kib()?,
     })
 }

@@ -92,7 +92,10 @@ fn a_sweep_leaves_a_record_for_each_run_and_a_report() {
                 let legs = if record.variant == Variant::None { 2 } else { 4 };
                 assert_eq!(measurement.legs.len(), legs, "{record:?}");
                 // About the link's rate at most (what had waited to be read counts too).
-                assert!((1e6..30e6).contains(&measurement.goodput_bps), "{record:?}");
+                assert!(
+                    (1e6..30e6).contains(&measurement.bulk().unwrap().goodput_bps),
+                    "{record:?}"
+                );
             }
             // A noisy machine is allowed; a failure is not.
             Outcome::Untrusted { reason, .. } => assert!(!reason.is_empty()),
@@ -120,7 +123,12 @@ fn a_simulated_sweep_gives_the_same_records_every_time() {
         assert_eq!(results.records().len(), 8);
         for record in results.records() {
             assert_eq!(record.backend, Backend::Sim);
-            let goodput = record.measurement().expect("simulated runs are trusted").goodput_bps;
+            let goodput = record
+                .measurement()
+                .expect("simulated runs are trusted")
+                .bulk()
+                .unwrap()
+                .goodput_bps;
             // 20 Mbit/s, of which headers take a part; and what had waited behind a loss when the 0.7 s
             // began, at most a queue of 100 KB and a bandwidth-delay product of 35 KB.
             let waiting = f64::from(100_000 + 35_000) * 8.0 / 0.7;
@@ -188,7 +196,7 @@ window = [1, 10]
     let fastest = |variant, window: &str| {
         let records = folder.records();
         let record = records.iter().find(|r| r.variant == variant && r.cell["window"] == window);
-        let transfers = &record.unwrap().measurement()?.transfers;
+        let transfers = record.unwrap().measurement()?.transfers();
         transfers.iter().map(|transfer| transfer.received_s).reduce(f64::min)
     };
     for variant in [Variant::None, Variant::Midspan] {
@@ -222,7 +230,10 @@ fn a_path_may_follow_a_trace_that_stands_beside_the_scenario() {
     for record in records {
         match record.outcome {
             Outcome::Measured(measurement) => {
-                assert!((1e6..9e6).contains(&measurement.goodput_bps), "{measurement:?}");
+                assert!(
+                    (1e6..9e6).contains(&measurement.bulk().unwrap().goodput_bps),
+                    "{measurement:?}"
+                );
             }
             Outcome::Untrusted { .. } => {}
             Outcome::Failed { reason } => panic!("{reason}"),

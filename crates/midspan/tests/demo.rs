@@ -26,7 +26,11 @@ fn demo(mut command: Command, out: &Path) -> (String, Vec<Record>) {
 fn measured(records: &[Record], backend: Backend) -> BTreeSet<(&str, Variant)> {
     let of_backend = records.iter().filter(|record| record.backend == backend);
     of_backend
-        .filter(|record| record.measurement().is_some_and(|run| run.goodput_bps > 0.0))
+        .filter(|record| {
+            record
+                .measurement()
+                .is_some_and(|run| run.bulk().is_some_and(|bulk| bulk.goodput_bps > 0.0))
+        })
         .map(|record| (record.cell["direction"].as_str(), record.variant))
         .collect()
 }

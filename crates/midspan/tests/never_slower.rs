@@ -53,7 +53,7 @@ fn times(scenario: &toml::Table) -> BTreeMap<String, [Vec<f64>; 2]> {
             record.cell.iter().map(|(axis, label)| format!("{axis} {label}")).collect();
         let arm = usize::from(record.variant != Variant::None);
         let of_cell = times.entry(name.join(", ")).or_default();
-        of_cell[arm].extend(run.transfers.iter().map(|transfer| transfer.received_s));
+        of_cell[arm].extend(run.transfers().iter().map(|transfer| transfer.received_s));
     }
     times
 }

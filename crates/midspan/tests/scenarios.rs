@@ -58,7 +58,7 @@ fn check_held(record: &Record) {
     let Some(run) = record.measurement() else { return };
     let splits = record.variant != Variant::None
         && run.legs.iter().any(|leg| leg.host == "mec" && leg.leg == "server");
-    assert_eq!(run.held.is_some(), splits && run.transfers.is_empty(), "{record:?}");
+    assert!(run.bulk().is_none_or(|bulk| bulk.held.is_some() == splits), "{record:?}");
 }
 
 /// Holds every cell with losses in it, and a trusted run of both variants, to a gain of five. How
@@ -70,7 +70,7 @@ fn check_gains(records: &[Record]) -> usize {
             && is_lossy(record)
         {
             let cell = goodputs.entry((&record.scenario, &record.cell)).or_default();
-            cell.insert(record.variant, measurement.goodput_bps);
+            cell.insert(record.variant, measurement.bulk().unwrap().goodput_bps);
         }
     }
     let mut cells = 0;
@@ -86,7 +86,7 @@ fn check_gains(records: &[Record]) -> usize {
 }
 
 fn is_lossy(record: &Record) -> bool {
-    let is_bulk = record.measurement().is_none_or(|measured| measured.transfers.is_empty());
+    let is_bulk = record.measurement().is_none_or(|measured| measured.bulk().is_some());
     is_bulk && record.cell.get("loss").is_some_and(|loss| loss == "0.5 %")
 }
 

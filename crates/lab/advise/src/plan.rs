@@ -215,17 +215,16 @@ impl Plan {
 
 /// In bit/s: what a flow got while it was measured, or a transfer's size over the mean time until its receiver had it.
 fn speed(run: &Measurement) -> f64 {
-    let bytes: u64 = run.transfers.iter().map(|transfer| transfer.bytes).sum();
-    let seconds: f64 = run.transfers.iter().map(|transfer| transfer.received_s).sum();
-    let speed =
-        if run.transfers.is_empty() { run.goodput_bps } else { bytes as f64 * 8.0 / seconds };
+    let bytes: u64 = run.transfers().iter().map(|transfer| transfer.bytes).sum();
+    let seconds: f64 = run.transfers().iter().map(|transfer| transfer.received_s).sum();
+    let speed = run.bulk().map_or(bytes as f64 * 8.0 / seconds, |bulk| bulk.goodput_bps);
     // A flow that got nothing at all is as slow as can be told.
     speed.max(1.0)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use midspan_scenario::record::{Backend, SCHEMA, TransferRecord};
+    use midspan_scenario::record::{Backend, BulkRecord, SCHEMA, TransferRecord, WorkloadRecord};
     use midspan_units::{ByteSize, Span};
 
     use super::*;
@@ -272,20 +271,12 @@ pub(crate) mod tests {
             received_s: seconds,
         };
         let measurement = Measurement {
-            goodput_bps: 0.0,
-            acknowledged_bps: 0.0,
             measured_s: seconds,
             sender_retransmits: 0,
-            flows_bps: Vec::new(),
-            transfers: vec![transfer],
-            pages: Vec::new(),
-            videos: Vec::new(),
+            workload: WorkloadRecord::Transfers(vec![transfer]),
             legs: Vec::new(),
             links: Vec::new(),
-            held: None,
             feedback: None,
-            cuts: Vec::new(),
-            series: None,
         };
         Record {
             schema: SCHEMA,
@@ -343,7 +334,7 @@ pub(crate) mod tests {
         let cell = plan.scenario().cells()[run.cell].clone();
         let mut record = record(cell, &run, 1e6);
         if let Outcome::Measured(measurement) = &mut record.outcome {
-            measurement.transfers.clear();
+            measurement.workload = WorkloadRecord::Bulk(BulkRecord::default());
         }
         plan.add(&record).unwrap();
         assert_eq!(plan.without(0, true), [0.0]);

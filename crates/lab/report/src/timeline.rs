@@ -69,7 +69,7 @@ fn first<'a>(
         .filter(|record| record.cell == *labels && record.variant == variant)
         .map(|record| (record.repetition, record))
         .collect();
-    runs.into_values().find_map(|run| Some((run, run.measurement()?.series.as_ref()?)))
+    runs.into_values().find_map(|run| Some((run, run.measurement()?.bulk()?.series.as_ref()?)))
 }
 
 fn trace(description: String, series: &SeriesRecord, direction: Direction) -> Trace {

@@ -3,7 +3,7 @@
 mod fixture;
 
 use midspan_report::{Report, Terminal};
-use midspan_scenario::record::{Measurement, Outcome, Record};
+use midspan_scenario::record::{Measurement, Outcome, Record, WorkloadRecord};
 use proptest::prelude::*;
 
 /// Numbers as they may come from a broken clock, a dead link or a full disk.
@@ -54,12 +54,20 @@ fn changed(record: &Record, change: &Change) -> Option<Record> {
         Change::Distrust => record.outcome = fixture::untrusted(),
         Change::Number(number) => measured(
             &|run| {
-                run.goodput_bps = *number;
-                run.acknowledged_bps = *number;
                 run.measured_s = *number;
-                for transfer in &mut run.transfers {
-                    transfer.received_s = *number;
-                    transfer.acknowledged_s = *number;
+                match &mut run.workload {
+                    WorkloadRecord::Bulk(bulk) => {
+                        bulk.goodput_bps = *number;
+                        bulk.acknowledged_bps = *number;
+                    }
+                    WorkloadRecord::Transfers(transfers)
+                    | WorkloadRecord::Pages { transfers, .. }
+                    | WorkloadRecord::Videos { transfers, .. } => {
+                        for transfer in transfers {
+                            transfer.received_s = *number;
+                            transfer.acknowledged_s = *number;
+                        }
+                    }
                 }
                 for link in &mut run.links {
                     link.lateness.p99_us = *number;
@@ -72,10 +80,14 @@ fn changed(record: &Record, change: &Change) -> Option<Record> {
         ),
         Change::Empty => measured(
             &|run| {
-                run.transfers.clear();
                 run.legs.clear();
                 run.links.clear();
-                run.flows_bps.clear();
+                match &mut run.workload {
+                    WorkloadRecord::Bulk(bulk) => bulk.flows_bps.clear(),
+                    WorkloadRecord::Transfers(transfers)
+                    | WorkloadRecord::Pages { transfers, .. }
+                    | WorkloadRecord::Videos { transfers, .. } => transfers.clear(),
+                }
             },
             &mut record,
         ),

@@ -65,7 +65,7 @@ fn a_ratio_is_over_the_first_run_and_only_of_numbers() {
     let mut twice = records.clone();
     for record in &mut twice {
         let Outcome::Measured(run) = &mut record.outcome else { continue };
-        run.goodput_bps *= 2.0;
+        fixture::bulk(run).goodput_bps *= 2.0;
         if record.variant == Variant::Haproxy && record.cell["loss"] == "1 %" {
             record.outcome = Outcome::Failed { reason: "made up".to_owned() };
         }

@@ -171,7 +171,7 @@ fn many_cells_are_a_map_with_the_worst_marked() {
         let (worst, untrusted) = (at("0.1 %", "9 ms", "24 ms"), at("0 %", "1 ms", "20 ms"));
         if let (true, Outcome::Measured(run)) = (worst, &mut record.outcome) {
             let is_proxied = record.variant == Variant::Midspan;
-            run.goodput_bps = if is_proxied { 1e6 } else { 90e6 };
+            fixture::bulk(run).goodput_bps = if is_proxied { 1e6 } else { 90e6 };
         }
         if untrusted {
             record.outcome = fixture::untrusted();

@@ -12,8 +12,8 @@ use midspan_assist::now;
 use midspan_emu::Backend;
 use midspan_path::Traces;
 use midspan_scenario::record::{
-    self, CutRecord, CutWatch, LegRecord, Measurement, Outcome, Record, SCHEMA, TransferRecord,
-    Variant,
+    self, BulkRecord, CutRecord, CutWatch, LegRecord, Measurement, Outcome, Record, SCHEMA,
+    TransferRecord, Variant, WorkloadRecord,
 };
 use midspan_scenario::{
     Cell, CellSpec, Cross, CutTimes, Direction, Objects, Scenario, ServiceHost, Workload,
@@ -185,20 +185,19 @@ fn run_bulk(
         pairs.map(|(end, start)| of(end).saturating_sub(of(start))).sum()
     };
     let measurement = Measurement {
-        goodput_bps: flows_bps.iter().sum(),
-        acknowledged_bps: bps(grown(|socket| socket.info.bytes_acked)),
         measured_s: seconds,
         sender_retransmits: grown(|socket| socket.info.total_retrans.into()),
-        flows_bps,
-        transfers: Vec::new(),
-        pages: Vec::new(),
-        videos: Vec::new(),
+        workload: WorkloadRecord::Bulk(BulkRecord {
+            goodput_bps: flows_bps.iter().sum(),
+            acknowledged_bps: bps(grown(|socket| socket.info.bytes_acked)),
+            flows_bps,
+            held,
+            cuts,
+            series: series.transpose()?,
+        }),
         legs,
         links: links::records(&reports, spec.workload.percentiles()),
-        held,
         feedback: None,
-        cuts,
-        series: series.transpose()?,
     };
     Ok((measurement, reports))
 }
@@ -252,20 +251,12 @@ fn run_transfers(
     let reports = topology.reports();
     let legs = watch.finish(variant, transfers.len())?;
     let measurement = Measurement {
-        goodput_bps: 0.0,
-        acknowledged_bps: 0.0,
         measured_s: transfers.iter().map(|transfer: &TransferRecord| transfer.closed_s).sum(),
         sender_retransmits: sender_retransmits(&legs, plan.upload),
-        flows_bps: Vec::new(),
-        transfers,
-        pages: Vec::new(),
-        videos: Vec::new(),
+        workload: WorkloadRecord::Transfers(transfers),
         legs,
         links: links::records(&reports, false),
-        held: None,
         feedback: None,
-        cuts: Vec::new(),
-        series: None,
     };
     Ok((measurement, reports))
 }
@@ -299,20 +290,12 @@ fn run_pages(
     let transfers: Vec<TransferRecord> =
         results.iter().map(|page| pages::transfer(plan, page)).collect();
     let measurement = Measurement {
-        goodput_bps: 0.0,
-        acknowledged_bps: 0.0,
         measured_s: transfers.iter().map(|transfer| transfer.closed_s).sum(),
         sender_retransmits: sender_retransmits(&legs, false),
-        flows_bps: Vec::new(),
-        transfers,
-        pages: observer.records(&results),
-        videos: Vec::new(),
+        workload: WorkloadRecord::Pages { transfers, pages: observer.records(&results) },
         legs,
         links: links::records(&reports, false),
-        held: None,
         feedback: None,
-        cuts: Vec::new(),
-        series: None,
     };
     Ok((measurement, reports))
 }

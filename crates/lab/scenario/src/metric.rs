@@ -4,7 +4,7 @@
 use midspan_units::number::Quantity;
 use serde::{Serialize, Serializer};
 
-use crate::record::{CutRecord, DelayRecord, Measurement, PageRecord};
+use crate::record::{BulkRecord, CutRecord, DelayRecord, Measurement, PageRecord};
 use crate::summary::{Gain, Summary, VariantSummary};
 use crate::{CellSpec, Direction, Scenario, Workload};
 
@@ -154,7 +154,7 @@ pub const GOODPUT: Metric = Metric {
     column: Some(("goodput_bps", "bit/s")),
     compared: Some("goodput"),
     has_gain: true,
-    values: |run, _| of_bulk(run, |run| run.goodput_bps),
+    values: |run, _| each(run.bulk(), |bulk| bulk.goodput_bps),
     ..Metric::OF_RUNS
 };
 
@@ -167,7 +167,7 @@ pub const ACKNOWLEDGED_RATE: Metric = Metric {
     quantity: Quantity::Rate,
     better: Better::More,
     column: Some(("acknowledged_bps", "bit/s")),
-    values: |run, _| of_bulk(run, |run| run.acknowledged_bps),
+    values: |run, _| each(run.bulk(), |bulk| bulk.acknowledged_bps),
     ..Metric::OF_RUNS
 };
 
@@ -207,7 +207,7 @@ pub const POWER: Metric = Metric {
     better: Better::More,
     compared: Some("power"),
     values: |run, direction| {
-        of_queue(run, direction, |run, delay| run.goodput_bps / (delay.mean_us / 1e6))
+        of_queue(run, direction, |bulk, delay| bulk.goodput_bps / (delay.mean_us / 1e6))
     },
     ..Metric::OF_RUNS
 };
@@ -220,7 +220,7 @@ pub const POWER95: Metric = Metric {
     meaning: "Goodput over the 95th percentile of the queueing delay, in bit/s per second.",
     compared: Some("power at 95 %"),
     values: |run, direction| {
-        of_queue(run, direction, |run, delay| run.goodput_bps / (delay.p95_us / 1e6))
+        of_queue(run, direction, |bulk, delay| bulk.goodput_bps / (delay.p95_us / 1e6))
     },
     ..POWER
 };
@@ -234,7 +234,7 @@ pub const RECEIVED: Metric = Metric {
               the honest end-to-end time.",
     shown: Shown::Of(|scenario| has(scenario, |spec| !matches!(spec.workload, Workload::Bulk(_)))),
     has_gain: true,
-    values: |run, _| each(&run.transfers, |transfer| transfer.received_s),
+    values: |run, _| each(run.transfers(), |transfer| transfer.received_s),
     ..Metric::ROW
 };
 
@@ -264,7 +264,7 @@ pub static METRICS: &[Metric] = &[
         better: Better::More,
         shown: Shown::Of(|scenario| has_bulk(scenario) && has_cells(scenario)),
         column: Some(("fairness", "")),
-        values: |run, _| run.fairness().into_iter().collect(),
+        values: |run, _| run.bulk().and_then(BulkRecord::fairness).into_iter().collect(),
         ..Metric::OF_RUNS
     },
     QUEUEING,
@@ -277,7 +277,7 @@ pub static METRICS: &[Metric] = &[
         title: "Time in the proxy, mean",
         meaning: HELD_MEANING,
         shown: Shown::IfMeasured(asks_what_is_held),
-        values: |run, _| each(&run.held, |held| held.mean_us / 1e6),
+        values: |run, _| each(held(run), |held| held.mean_us / 1e6),
         ..Metric::OF_RUNS
     },
     Metric {
@@ -286,7 +286,7 @@ pub static METRICS: &[Metric] = &[
         title: "Time in the proxy, 95th percentile",
         meaning: HELD_MEANING,
         shown: Shown::IfMeasured(asks_what_is_held),
-        values: |run, _| each(&run.held, |held| held.p95_us / 1e6),
+        values: |run, _| each(held(run), |held| held.p95_us / 1e6),
         ..Metric::OF_RUNS
     },
     Metric {
@@ -297,7 +297,7 @@ pub static METRICS: &[Metric] = &[
         quantity: Quantity::Rate,
         better: Better::More,
         shown: Shown::Of(has_cuts),
-        values: |run, _| each(&run.cuts, |cut| cut.goodput_bps),
+        values: |run, _| each(cuts(run), |cut| cut.goodput_bps),
         ..Metric::OF_RUNS
     },
     Metric {
@@ -306,7 +306,7 @@ pub static METRICS: &[Metric] = &[
         title: "Longest silence while feedback is cut",
         meaning: "For how long it read nothing at worst, over each cut.",
         shown: Shown::Of(has_cuts),
-        values: |run, _| each(&run.cuts, |cut| cut.silence_s),
+        values: |run, _| each(cuts(run), |cut| cut.silence_s),
         ..Metric::OF_RUNS
     },
     Metric {
@@ -315,7 +315,7 @@ pub static METRICS: &[Metric] = &[
         title: "Queueing delay before a cut, 95th percentile",
         meaning: "Of the data's packets over the second before each cut of feedback.",
         shown: Shown::Of(has_cuts),
-        values: |run, _| run.cuts.iter().filter_map(CutRecord::before95_s).collect(),
+        values: |run, _| cuts(run).iter().filter_map(CutRecord::before95_s).collect(),
         ..Metric::OF_RUNS
     },
     Metric {
@@ -325,7 +325,7 @@ pub static METRICS: &[Metric] = &[
         meaning: "Of the data's packets over the last second of each cut of feedback.",
         // Records of before it was measured lack it.
         shown: Shown::IfMeasured(has_cuts),
-        values: |run, _| run.cuts.iter().filter_map(CutRecord::during95_s).collect(),
+        values: |run, _| cuts(run).iter().filter_map(CutRecord::during95_s).collect(),
         ..Metric::OF_RUNS
     },
     Metric {
@@ -335,7 +335,7 @@ pub static METRICS: &[Metric] = &[
         meaning: "Of the data's packets over the second that begins three periods after each cut of \
                   feedback.",
         shown: Shown::Of(has_cuts),
-        values: |run, _| run.cuts.iter().filter_map(CutRecord::after95_s).collect(),
+        values: |run, _| cuts(run).iter().filter_map(CutRecord::after95_s).collect(),
         ..Metric::OF_RUNS
     },
     Metric {
@@ -357,7 +357,7 @@ pub static METRICS: &[Metric] = &[
         title: "Time until a video played",
         meaning: "From being told to play until there was enough to begin.",
         shown: Shown::Of(has_videos),
-        values: |run, _| run.videos.iter().filter_map(|video| video.start_s).collect(),
+        values: |run, _| run.videos().iter().filter_map(|video| video.start_s).collect(),
         ..Metric::ROW
     },
     Metric {
@@ -367,7 +367,7 @@ pub static METRICS: &[Metric] = &[
         meaning: "After it had begun, for want of data.",
         quantity: Quantity::Count,
         shown: Shown::Of(has_videos),
-        values: |run, _| each(&run.videos, |video| f64::from(video.stalls)),
+        values: |run, _| each(run.videos(), |video| f64::from(video.stalls)),
         ..Metric::ROW
     },
     Metric {
@@ -376,7 +376,7 @@ pub static METRICS: &[Metric] = &[
         title: "Time that a video stood still",
         meaning: "After it had begun, for want of data, in all.",
         shown: Shown::Of(has_videos),
-        values: |run, _| each(&run.videos, |video| video.stalled_s),
+        values: |run, _| each(run.videos(), |video| video.stalled_s),
         ..Metric::ROW
     },
     RECEIVED,
@@ -387,7 +387,7 @@ pub static METRICS: &[Metric] = &[
         meaning: "From the call of connect until the initiator's connection had closed in order, \
                   both directions.",
         shown: Shown::Of(has_transfers),
-        values: |run, _| each(&run.transfers, |transfer| transfer.closed_s),
+        values: |run, _| each(run.transfers(), |transfer| transfer.closed_s),
         ..Metric::ROW
     },
     Metric {
@@ -397,7 +397,7 @@ pub static METRICS: &[Metric] = &[
         meaning: "From the call of connect until the sender's TCP had its last byte acknowledged. \
                   A proxy acknowledges before the far application has anything.",
         shown: Shown::Of(has_transfers),
-        values: |run, _| each(&run.transfers, |transfer| transfer.acknowledged_s),
+        values: |run, _| each(run.transfers(), |transfer| transfer.acknowledged_s),
         ..Metric::ROW
     },
     Metric {
@@ -405,7 +405,7 @@ pub static METRICS: &[Metric] = &[
         key: "transfers.connected_s",
         title: "Time to connect",
         meaning: "From the call of connect until it returned.",
-        values: |run, _| each(&run.transfers, |transfer| transfer.connected_s),
+        values: |run, _| each(run.transfers(), |transfer| transfer.connected_s),
         ..Metric::ROW
     },
     Metric {
@@ -415,7 +415,7 @@ pub static METRICS: &[Metric] = &[
         meaning: "From the request of an object that the page's document names until the client had it, \
                   over all objects.",
         shown: Shown::Of(has_pages),
-        values: |run, _| run.pages.iter().flat_map(|page| page.objects_s.clone()).collect(),
+        values: |run, _| run.pages().iter().flat_map(|page| page.objects_s.clone()).collect(),
         ..Metric::ROW
     },
     Metric {
@@ -427,7 +427,7 @@ pub static METRICS: &[Metric] = &[
         quantity: Quantity::Rate,
         better: Better::More,
         shown: Shown::Of(has_pages),
-        values: |run, _| run.pages.iter().filter_map(PageRecord::median_rate_bps).collect(),
+        values: |run, _| run.pages().iter().filter_map(PageRecord::median_rate_bps).collect(),
         ..Metric::ROW
     },
     Metric {
@@ -437,7 +437,7 @@ pub static METRICS: &[Metric] = &[
         meaning: "Packets to the UE that a policer dropped while a page was fetched.",
         quantity: Quantity::Count,
         shown: Shown::Of(has_pages),
-        values: |run, _| each(&run.pages, |page| page.policed() as f64),
+        values: |run, _| each(run.pages(), |page| page.policed() as f64),
         ..Metric::ROW
     },
     RETRANSMITTED,
@@ -450,19 +450,22 @@ fn each<'a, T: 'a>(all: impl IntoIterator<Item = &'a T>, value: fn(&T) -> f64) -
     all.into_iter().map(value).collect()
 }
 
-/// Zero goodput of transfers says nothing.
-fn of_bulk(run: &Measurement, value: fn(&Measurement) -> f64) -> Vec<f64> {
-    if run.transfers.is_empty() { vec![value(run)] } else { Vec::new() }
+fn held(run: &Measurement) -> Option<&DelayRecord> {
+    run.bulk()?.held.as_ref()
+}
+
+fn cuts(run: &Measurement) -> &[CutRecord] {
+    run.bulk().map_or(&[], |bulk| &bulk.cuts)
 }
 
 /// What never waited has no power.
 fn of_queue(
     run: &Measurement,
     direction: Direction,
-    value: fn(&Measurement, &DelayRecord) -> f64,
+    value: fn(&BulkRecord, &DelayRecord) -> f64,
 ) -> Vec<f64> {
-    let values = run.queueing(direction).map(|delay| value(run, delay)).into_iter();
-    values.filter(|value| value.is_finite()).collect()
+    let values = run.bulk().zip(run.queueing(direction)).map(|(bulk, delay)| value(bulk, delay));
+    values.into_iter().filter(|value| value.is_finite()).collect()
 }
 
 fn has(scenario: &Scenario, wanted: fn(&CellSpec) -> bool) -> bool {

@@ -436,11 +436,12 @@ fn of_variant<'r>(
 
 /// What a gain compares: goodput, or transfers per second as the receivers saw them.
 fn speed(measurement: &Measurement) -> Option<f64> {
-    if measurement.transfers.is_empty() {
-        return Some(measurement.goodput_bps);
+    if let Some(bulk) = measurement.bulk() {
+        return Some(bulk.goodput_bps);
     }
-    let total: f64 = measurement.transfers.iter().map(|transfer| transfer.received_s).sum();
-    (total > 0.0).then(|| measurement.transfers.len() as f64 / total)
+    let transfers = measurement.transfers();
+    let total: f64 = transfers.iter().map(|transfer| transfer.received_s).sum();
+    (total > 0.0).then(|| transfers.len() as f64 / total)
 }
 
 /// What the runs say, each reason once.

@@ -1,8 +1,6 @@
 //! The table of metrics, and what is written of it.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
 use midspan_scenario::metric::{Better, METRICS, Metric, Shown};
 
@@ -34,8 +32,7 @@ fn a_factor_above_one_is_better_either_way() {
 
 #[test]
 fn the_documentation_has_the_table() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/results.md");
-    let text = fs::read_to_string(file).unwrap();
+    let text = include_str!("../../../../docs/reference/results.md");
     let (_, section) = text.split_once("\n## Metrics\n").expect("it has a section on metrics");
     let section = section.split("\n## ").next().unwrap();
     let lines = section.lines().filter(|line| line.starts_with('|'));

@@ -6,7 +6,9 @@ use std::fs;
 use std::path::Path;
 
 use midspan_scenario::Scenario;
-use midspan_scenario::record::{Backend, Measurement, Outcome, Record, SCHEMA, Variant};
+use midspan_scenario::record::{
+    Backend, BulkRecord, Measurement, Outcome, Record, SCHEMA, Variant, WorkloadRecord,
+};
 use midspan_scenario::reference::{Conditions, Row, compare, parse_csv};
 use midspan_scenario::summary::Summary;
 
@@ -77,20 +79,17 @@ fn record(scenario: &Scenario, variant: Variant, acknowledged_bps: f64) -> Recor
         seed: 1,
         started_unix_ms: 0,
         outcome: Outcome::Measured(Measurement {
-            goodput_bps: acknowledged_bps,
-            acknowledged_bps,
             measured_s: 10.0,
             sender_retransmits: 25,
-            flows_bps: vec![acknowledged_bps],
-            transfers: Vec::new(),
-            pages: Vec::new(),
-            videos: Vec::new(),
+            workload: WorkloadRecord::Bulk(BulkRecord {
+                goodput_bps: acknowledged_bps,
+                acknowledged_bps,
+                flows_bps: vec![acknowledged_bps],
+                ..BulkRecord::default()
+            }),
             legs: Vec::new(),
             links: Vec::new(),
-            held: None,
             feedback: None,
-            cuts: Vec::new(),
-            series: None,
         }),
     }
 }

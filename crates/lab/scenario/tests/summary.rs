@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use midspan_scenario::metric::{GOODPUT, METRICS, POWER, QUEUEING95, RECEIVED, RETRANSMITTED};
 use midspan_scenario::record::{
-    Backend, DelayRecord, DirectionRecord, LatenessRecord, LinkRecord, Measurement, Outcome,
-    Record, SCHEMA, TransferRecord, Variant,
+    Backend, BulkRecord, DelayRecord, DirectionRecord, LatenessRecord, LinkRecord, Measurement,
+    Outcome, Record, SCHEMA, TransferRecord, Variant, WorkloadRecord,
 };
 use midspan_scenario::summary::{Counts, Foreign, Summary, Verdict};
 use midspan_scenario::{Metric, Scenario};
@@ -50,27 +50,28 @@ fn record(loss: &str, variant: Variant, repetition: u32, outcome: Outcome) -> Re
     }
 }
 
-fn measured(goodput_bps: f64, transfers: Vec<TransferRecord>) -> Outcome {
-    Outcome::Measured(Measurement {
+fn bulk(goodput_bps: f64) -> WorkloadRecord {
+    WorkloadRecord::Bulk(BulkRecord {
         goodput_bps,
         acknowledged_bps: goodput_bps * 1.01,
+        flows_bps: vec![goodput_bps],
+        ..BulkRecord::default()
+    })
+}
+
+fn measured(workload: WorkloadRecord) -> Outcome {
+    Outcome::Measured(Measurement {
         measured_s: 2.0,
         sender_retransmits: 7,
-        flows_bps: vec![goodput_bps],
-        transfers,
-        pages: Vec::new(),
-        videos: Vec::new(),
+        workload,
         legs: Vec::new(),
         links: Vec::new(),
-        held: None,
         feedback: None,
-        cuts: Vec::new(),
-        series: None,
     })
 }
 
 fn goodput(loss: &str, variant: Variant, repetition: u32, mbps: f64) -> Record {
-    record(loss, variant, repetition, measured(mbps * 1e6, Vec::new()))
+    record(loss, variant, repetition, measured(bulk(mbps * 1e6)))
 }
 
 fn untrusted(loss: &str, variant: Variant, repetition: u32) -> Record {
@@ -194,7 +195,7 @@ fn transfer(received_s: f64) -> TransferRecord {
 #[test]
 fn transfers_gain_by_the_time_until_the_receiver_has_it_all() {
     let times = |variant, times: [f64; 2]| {
-        record("0 %", variant, 0, measured(0.0, times.map(transfer).to_vec()))
+        record("0 %", variant, 0, measured(WorkloadRecord::Transfers(times.map(transfer).to_vec())))
     };
     let records = [times(Variant::None, [0.3, 0.5]), times(Variant::Midspan, [0.1, 0.1])];
     let summary = Summary::of(&scenario(), &records).unwrap();
@@ -209,7 +210,8 @@ fn transfers_gain_by_the_time_until_the_receiver_has_it_all() {
 
 #[test]
 fn as_json_every_metric_has_its_key_measured_or_not() {
-    let records = [record("0 %", Variant::None, 0, measured(0.0, vec![transfer(0.3)]))];
+    let records =
+        [record("0 %", Variant::None, 0, measured(WorkloadRecord::Transfers(vec![transfer(0.3)])))];
     let summary = Summary::of(&scenario(), &records).unwrap();
     let json = serde_json::to_value(&summary.cells[0].variants[0]).unwrap();
     assert_eq!(json["transfers"]["received_s"]["mean"], 0.3);
@@ -292,7 +294,7 @@ power = 22.85
             up: DirectionRecord::default(),
             down,
         };
-        let Outcome::Measured(mut measurement) = measured(mbps * 1e6, Vec::new()) else { panic!() };
+        let Outcome::Measured(mut measurement) = measured(bulk(mbps * 1e6)) else { panic!() };
         measurement.links = vec![link];
         Record {
             scenario: scenario.name.clone(),

@@ -2,7 +2,8 @@
 
 use midspan_path::{Counters, Externals, Path, Times, Traces};
 use midspan_scenario::record::{
-    CutRecord, CutWatch, HeldWatch, LegRecord, Measurement, TransferRecord, Variant,
+    BulkRecord, CutRecord, CutWatch, HeldWatch, LegRecord, Measurement, TransferRecord, Variant,
+    WorkloadRecord,
 };
 use midspan_scenario::{
     Bulk, CellSpec, Direction, ReadAheadKind, ServiceHost, Split, Transfer, Workload,
@@ -312,15 +313,17 @@ impl Run<'_> {
         let cuts = self.watch_cuts(&flows, upload, begin + bulk.time);
         self.advance(begin + bulk.time, |_| false);
         let after = self.look(&flows, upload);
-        let held = self.held.take();
+        let seen = BulkRecord {
+            held: self.held.take().and_then(|(watch, _)| watch.record()),
+            cuts,
+            series: self.series.take().map(Series::record),
+            ..BulkRecord::default()
+        };
         Ok(Measurement {
-            held: held.and_then(|(watch, _)| watch.record()),
             legs: self.legs(),
             links: measure::links(&links_before, &self.world, bulk.percentiles),
             feedback: self.assist.as_ref().map(NetAssist::record),
-            cuts,
-            series: self.series.take().map(Series::record),
-            ..Look::measurement(&before, &after, bulk.time.saturating_sub(bulk.warmup))
+            ..Look::measurement(&before, &after, bulk.time.saturating_sub(bulk.warmup), seen)
         })
     }
 
@@ -419,14 +422,14 @@ impl Run<'_> {
             legs.extend(self.legs());
             self.forget_connections();
         }
-        Ok(self.of_transfers(records, legs, upload, &before))
+        Ok(self.of_workload(WorkloadRecord::Transfers(records), legs, upload, &before))
     }
 
-    /// What transfers or pages come to: their records, all legs that there were, who sent, and what the
+    /// What transfers, pages or videos come to: their records, all legs that there were, who sent, and what the
     /// links had counted before.
-    pub(crate) fn of_transfers(
+    pub(crate) fn of_workload(
         &self,
-        transfers: Vec<TransferRecord>,
+        workload: WorkloadRecord,
         legs: Vec<LegRecord>,
         upload: bool,
         before: &[(Counters, Counters)],
@@ -438,20 +441,12 @@ impl Run<'_> {
         };
         let of_sender = legs.iter().filter(|leg| leg.host == host);
         Measurement {
-            goodput_bps: 0.0,
-            acknowledged_bps: 0.0,
-            measured_s: transfers.iter().map(|transfer| transfer.closed_s).sum(),
+            measured_s: workload.transfers().iter().map(|transfer| transfer.closed_s).sum(),
             sender_retransmits: of_sender.map(|leg| u64::from(leg.retransmits)).sum(),
-            flows_bps: Vec::new(),
-            transfers,
-            pages: Vec::new(),
-            videos: Vec::new(),
+            workload,
             legs,
-            held: None,
             links: measure::links(before, &self.world, false),
             feedback: self.assist.as_ref().map(NetAssist::record),
-            cuts: Vec::new(),
-            series: None,
         }
     }
 
@@ -508,27 +503,29 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// What flows came to from one look at them to the next, so much later.
-    pub(crate) fn measurement(before: &[Look], after: &[Look], time: Span) -> Measurement {
+    /// What flows came to from one look at them to the next, so much later; `seen` has what was watched in between.
+    pub(crate) fn measurement(
+        before: &[Look],
+        after: &[Look],
+        time: Span,
+        seen: BulkRecord,
+    ) -> Measurement {
         let seconds = time.as_secs_f64();
         let bps = |bytes: u64| bytes as f64 * 8.0 / seconds;
         let pairs = || after.iter().zip(before);
         let flows_bps: Vec<f64> = pairs().map(|(a, b)| bps(a.read - b.read)).collect();
         Measurement {
-            goodput_bps: flows_bps.iter().sum(),
-            acknowledged_bps: bps(pairs().map(|(a, b)| a.acknowledged - b.acknowledged).sum()),
             measured_s: seconds,
             sender_retransmits: pairs().map(|(a, b)| a.retransmits - b.retransmits).sum(),
-            flows_bps,
-            transfers: Vec::new(),
-            pages: Vec::new(),
-            videos: Vec::new(),
+            workload: WorkloadRecord::Bulk(BulkRecord {
+                goodput_bps: flows_bps.iter().sum(),
+                acknowledged_bps: bps(pairs().map(|(a, b)| a.acknowledged - b.acknowledged).sum()),
+                flows_bps,
+                ..seen
+            }),
             legs: Vec::new(),
             links: Vec::new(),
-            held: None,
             feedback: None,
-            cuts: Vec::new(),
-            series: None,
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The users of a mobile network, all at once, each with what it runs.
 
 use midspan_path::lte::CELLS;
-use midspan_scenario::record::{Measurement, TransferRecord, VideoRecord};
+use midspan_scenario::record::{
+    BulkRecord, Measurement, TransferRecord, VideoRecord, WorkloadRecord,
+};
 use midspan_scenario::{Bulk, Cells, Direction, Workload};
 use midspan_units::{Span, Time};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -250,7 +252,7 @@ impl<'a> Run<'a> {
         let after = self.look(&flows, upload);
         Ok(Measurement {
             links: measure::links(&links_before, &self.world, bulk.percentiles),
-            ..Look::measurement(&before, &after, self.world.now.since(begin))
+            ..Look::measurement(&before, &after, self.world.now.since(begin), BulkRecord::default())
         })
     }
 
@@ -273,8 +275,13 @@ impl<'a> Run<'a> {
             return Err(Error::Connection { what: "user", number: user.number as usize, why });
         }
         let running = crowd.running().iter();
-        let loaded = running.clone().flat_map(|user| user.loaded.iter().copied()).collect();
-        let videos = running.flat_map(|user| user.played.iter().copied()).collect();
-        Ok(Measurement { videos, ..self.of_transfers(loaded, Vec::new(), false, &before) })
+        let transfers = running.clone().flat_map(|user| user.loaded.iter().copied()).collect();
+        let videos: Vec<VideoRecord> =
+            running.flat_map(|user| user.played.iter().copied()).collect();
+        let workload = match videos.is_empty() {
+            true => WorkloadRecord::Transfers(transfers),
+            false => WorkloadRecord::Videos { transfers, videos },
+        };
+        Ok(self.of_workload(workload, Vec::new(), false, &before))
     }
 }

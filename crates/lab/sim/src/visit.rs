@@ -2,7 +2,7 @@
 
 use midspan_apps::{Browser, Order, Player};
 use midspan_scenario::record::{
-    LegRecord, Measurement, PageRecord, PageSample, TransferRecord, VideoRecord,
+    LegRecord, Measurement, PageRecord, PageSample, TransferRecord, VideoRecord, WorkloadRecord,
 };
 use midspan_scenario::{Cross, Objects, Page, Video};
 use midspan_units::{ByteSize, Span, Time};
@@ -209,7 +209,7 @@ impl Run<'_> {
             legs.extend(self.legs());
             self.forget_connections();
         }
-        Ok(Measurement { pages, ..self.of_transfers(transfers, legs, false, &before) })
+        Ok(self.of_workload(WorkloadRecord::Pages { transfers, pages }, legs, false, &before))
     }
 
     fn start_cross_traffic(&mut self, cross: &Cross) -> Result<(), Error> {
@@ -268,7 +268,7 @@ impl Run<'_> {
             legs.extend(self.legs());
             self.forget_connections();
         }
-        Ok(Measurement { videos, ..self.of_transfers(transfers, legs, false, &before) })
+        Ok(self.of_workload(WorkloadRecord::Videos { transfers, videos }, legs, false, &before))
     }
 
     fn video(

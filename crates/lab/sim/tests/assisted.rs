@@ -50,7 +50,7 @@ fn delay(run: &Measurement) -> f64 {
 }
 
 fn power(run: &Measurement) -> f64 {
-    run.goodput_bps / delay(run)
+    run.bulk().unwrap().goodput_bps / delay(run)
 }
 
 #[test]
@@ -60,8 +60,14 @@ fn feedback_keeps_the_queue_short_at_nearly_full_throughput() {
     for control in ["natcp", "nacubic"] {
         let oracle = measure(control, "feedback = 'oracle'", 1);
         let causal = measure(control, "feedback = 'causal'", 1);
-        assert!(oracle.goodput_bps > 0.9 * cubic.goodput_bps, "{control}");
-        assert!(causal.goodput_bps > 0.8 * cubic.goodput_bps, "{control}");
+        assert!(
+            oracle.bulk().unwrap().goodput_bps > 0.9 * cubic.bulk().unwrap().goodput_bps,
+            "{control}"
+        );
+        assert!(
+            causal.bulk().unwrap().goodput_bps > 0.8 * cubic.bulk().unwrap().goodput_bps,
+            "{control}"
+        );
         // What comes is better to know than what was, and either than nothing.
         let ratios = [power(&oracle) / power(&causal), power(&causal) / power(&cubic)];
         assert!(ratios[0] > 1.1 && ratios[1] > 5.0, "{control}: {ratios:?}");
@@ -91,7 +97,7 @@ fn every_window_is_told_once_a_period() {
 #[test]
 fn two_flows_share_the_ues_link_evenly() {
     let run = measure("natcp", "feedback = 'oracle'", 2);
-    let [a, b] = run.flows_bps[..] else { panic!("two flows") };
+    let [a, b] = run.bulk().unwrap().flows_bps[..] else { panic!("two flows") };
     let jain = (a + b).powi(2) / (2.0 * (a * a + b * b));
     assert!(jain > 0.98, "{jain}: {a} and {b}");
 }
@@ -122,7 +128,7 @@ fn the_relays_client_leg_is_told_too() {
         run(&spec, Variant::Midspan, &traces(), 1).unwrap().0
     };
     let (cubic, natcp) = (of("cubic", "none"), of("natcp", "causal"));
-    assert!(natcp.goodput_bps > 0.8 * cubic.goodput_bps);
+    assert!(natcp.bulk().unwrap().goodput_bps > 0.8 * cubic.bulk().unwrap().goodput_bps);
     assert!(delay(&natcp) < delay(&cubic) / 4.0, "{} {}", delay(&natcp), delay(&cubic));
 }
 
@@ -131,7 +137,7 @@ fn a_standing_queue_uses_the_link_better() {
     let of = |more: &str| measure("natcp", &format!("feedback = 'causal'\n{more}"), 1);
     let paper = of("standing_queue = '0 s'\npace_percent = 100");
     let standing = of("standing_queue = '50 ms'\npace_percent = 125");
-    assert!(standing.goodput_bps > 1.03 * paper.goodput_bps);
+    assert!(standing.bulk().unwrap().goodput_bps > 1.03 * paper.bulk().unwrap().goodput_bps);
     assert!((1.5..10.0).contains(&(delay(&standing) / delay(&paper))));
 }
 
@@ -139,7 +145,11 @@ fn a_standing_queue_uses_the_link_better() {
 fn while_feedback_is_cut_the_flow_goes_on_and_afterwards_the_queue_is_short_again() {
     let cuts = "cuts = { every = '6 s', length = '2 s' }";
     let of = |control: &str, feedback: &str| {
-        measure(control, &format!("feedback = '{feedback}'\n{cuts}"), 1).cuts
+        measure(control, &format!("feedback = '{feedback}'\n{cuts}"), 1)
+            .bulk()
+            .unwrap()
+            .cuts
+            .clone()
     };
     let (cubic, natcp) = (of("cubic", "none"), of("natcp", "causal"));
     let starts: Vec<f64> = natcp.iter().map(|cut| cut.from_s).collect();
@@ -150,7 +160,7 @@ fn while_feedback_is_cut_the_flow_goes_on_and_afterwards_the_queue_is_short_agai
     assert!(after(&natcp) < after(&cubic) / 3.0, "{} {}", after(&natcp), after(&cubic));
     let during = natcp.iter().filter_map(CutRecord::during95_s).sum::<f64>();
     assert!(during > after(&natcp), "{during} {}", after(&natcp));
-    assert_eq!(measure("natcp", "feedback = 'causal'", 1).cuts, []);
+    assert_eq!(measure("natcp", "feedback = 'causal'", 1).bulk().unwrap().cuts, []);
 }
 
 #[test]

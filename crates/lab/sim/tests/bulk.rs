@@ -1,7 +1,7 @@
 //! Bulk flows and transfers in virtual time.
 
 use midspan_path::Traces;
-use midspan_scenario::record::{Measurement, Variant};
+use midspan_scenario::record::{BulkRecord, Measurement, Variant, WorkloadRecord};
 use midspan_scenario::{CellSpec, Scenario};
 use midspan_sim::run;
 
@@ -43,7 +43,7 @@ fn a_clean_link_is_filled() {
         for variant in [Variant::None, Variant::Midspan] {
             let run = measure(&cell("", control, BULK), variant, 1);
             // 1448 bytes of payload in each packet of 1500.
-            let share = run.goodput_bps / (100e6 * 1448.0 / 1500.0);
+            let share = run.bulk().unwrap().goodput_bps / (100e6 * 1448.0 / 1500.0);
             assert!(share > 0.98, "{control}, {variant}: {share}");
             assert_eq!(run.links[0].up.dropped.get("loss"), None);
         }
@@ -58,8 +58,10 @@ fn a_series_shows_legs_and_queues_over_time() {
         let asked = format!("{BULK}\nseries = '10 ms'");
         let with = measure(&cell("", "cubic", &asked), variant, 1);
         let without = measure(&cell("", "cubic", BULK), variant, 1);
-        let series = with.series.clone().unwrap();
-        assert_eq!(Measurement { series: None, ..with }, without);
+        let series = with.bulk().unwrap().series.clone().unwrap();
+        let WorkloadRecord::Bulk(bulk) = with.workload else { panic!() };
+        let workload = WorkloadRecord::Bulk(BulkRecord { series: None, ..bulk });
+        assert_eq!(Measurement { workload, ..with }, without);
         let ends = if variant == Variant::None { 2 } else { 4 };
         assert_eq!((series.legs.len(), series.links.len()), (ends, 4));
         let ue = series.legs.iter().find(|leg| leg.host == "ue").unwrap();
@@ -97,7 +99,7 @@ fn a_greeting_takes_a_round_trip() {
                     let access = &mut spec.path.access;
                     std::mem::swap(&mut access.up, &mut access.down);
                 }
-                measure(&spec, variant, 1).goodput_bps * time
+                measure(&spec, variant, 1).bulk().unwrap().goodput_bps * time
             };
             let late = received(250.0 + 50.0 * round_trips, "greeting = '37 B'");
             let ratio = late / received(250.0, "");
@@ -111,12 +113,14 @@ fn splitting_repairs_losses_over_the_short_way() {
     let spec = cell("{ loss = { share = '1 %' } },", "reno", BULK);
     let direct = measure(&spec, Variant::None, 1);
     let split = measure(&spec, Variant::Midspan, 1);
-    assert!(split.acknowledged_bps > 10.0 * direct.acknowledged_bps);
+    assert!(
+        split.bulk().unwrap().acknowledged_bps > 10.0 * direct.bulk().unwrap().acknowledged_bps
+    );
     assert_eq!(direct.legs.len(), 2);
     assert_eq!(split.legs.len(), 4);
     // What the relay took in it passed on, but for what it holds.
-    let held = split.acknowledged_bps - split.goodput_bps;
-    assert!(held.abs() < 0.1 * split.goodput_bps, "{held}");
+    let held = split.bulk().unwrap().acknowledged_bps - split.bulk().unwrap().goodput_bps;
+    assert!(held.abs() < 0.1 * split.bulk().unwrap().goodput_bps, "{held}");
 }
 
 /// Mathis, Semke, Mahdavi, Ott, "The macroscopic behavior of the TCP congestion avoidance
@@ -128,7 +132,7 @@ fn reno_follows_the_root_of_the_loss_rate() {
     for (loss, share) in [("0.1 %", 0.001f64), ("1 %", 0.01)] {
         let spec = cell(&format!("{{ loss = {{ share = '{loss}' }} }},"), "reno", &bulk);
         let expected = 1.22 * 1448.0 * 8.0 / (0.05 * share.sqrt());
-        let ratio = measure(&spec, Variant::None, 1).goodput_bps / expected;
+        let ratio = measure(&spec, Variant::None, 1).bulk().unwrap().goodput_bps / expected;
         assert!((0.75..1.1).contains(&ratio), "{loss}: {ratio}");
     }
 }
@@ -147,8 +151,8 @@ fn a_transfer_takes_the_round_trips_that_it_needs() {
         let workload =
             format!("kind = 'transfer'\ndirection = '{direction}'\nsize = '{size}'\ncount = 2");
         let run = measure(&cell("", "cubic", &workload), Variant::None, 1);
-        assert_eq!(run.transfers.len(), 2);
-        run.transfers[1]
+        assert_eq!(run.transfers().len(), 2);
+        run.transfers()[1]
     };
     let rtts = |seconds: f64| (seconds / 0.05 * 2.0).round() / 2.0;
     let small = transfer("1 KB", "upload");
@@ -165,7 +169,7 @@ fn a_transfer_takes_the_round_trips_that_it_needs() {
 fn through_the_relay_small_uploads_end_at_its_round_trip() {
     let workload = "kind = 'transfer'\ndirection = 'upload'\nsize = '1 KB'\ncount = 1";
     let run = measure(&cell("", "cubic", workload), Variant::Midspan, 1);
-    let transfer = run.transfers[0];
+    let transfer = run.transfers()[0];
     assert!(transfer.connected_s < 0.002 && transfer.acknowledged_s < 0.004, "{transfer:?}");
     assert!(transfer.received_s > 0.025, "{transfer:?}");
 }
@@ -210,7 +214,7 @@ fn tcp_me_hears_a_base_station() {
         );
         let spec = Scenario::parse(&text, "test.toml").unwrap().cells()[0].spec.clone();
         let run = measure(&spec, Variant::None, 3);
-        (run.goodput_bps, run.links[0].up.marked)
+        (run.bulk().unwrap().goodput_bps, run.links[0].up.marked)
     };
     let (unmarked, none) = goodput("");
     let (marked, some) = goodput("{ wla = { threshold = '1 B' } },");
@@ -246,10 +250,11 @@ fn a_relay_holds_data_for_as_long_as_its_buffers_take_to_empty() {
     let run = measure(&spec, Variant::Midspan, 1);
     let mec = |leg| run.legs.iter().find(|one| one.host == "mec" && one.leg == leg).unwrap();
     let (client, server) = (mec("client"), mec("server"));
-    let waiting = (server.bytes_received - client.bytes_acked) as f64 * 8.0 / run.goodput_bps;
-    let held = run.held.unwrap().mean_us / 1e6 + f64::from(client.rtt_us) / 1e6;
+    let waiting =
+        (server.bytes_received - client.bytes_acked) as f64 * 8.0 / run.bulk().unwrap().goodput_bps;
+    let held = run.bulk().unwrap().held.unwrap().mean_us / 1e6 + f64::from(client.rtt_us) / 1e6;
     assert!(waiting > 0.5 && (held / waiting - 1.0).abs() < 0.1, "{held} of {waiting}");
-    assert_eq!(measure(&spec, Variant::None, 1).held, None);
+    assert_eq!(measure(&spec, Variant::None, 1).bulk().unwrap().held, None);
 }
 
 /// A relay of which a scenario says nothing is the one that is deployed.

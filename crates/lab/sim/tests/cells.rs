@@ -49,12 +49,16 @@ fn measure(spec: &CellSpec, variant: Variant, seed: u64) -> Measurement {
 fn the_relay_takes_the_wide_area_out_of_the_loop() {
     let spec = cell("users = 1", BULK);
     let (none, split) = (measure(&spec, Variant::None, 3), measure(&spec, Variant::Midspan, 3));
-    let gain = split.goodput_bps / none.goodput_bps;
+    let gain = split.bulk().unwrap().goodput_bps / none.bulk().unwrap().goodput_bps;
     assert!((1.25..1.75).contains(&gain), "{gain}");
-    assert_eq!(none.flows_bps.len(), 7);
+    assert_eq!(none.bulk().unwrap().flows_bps.len(), 7);
     // 64 KiB in a round trip of 70 ms at least, and half of that where the radio is bad.
     let most = 65_536.0 * 8.0 / 0.07;
-    assert!(none.flows_bps.iter().all(|bps| *bps < most), "{:?}", none.flows_bps);
+    assert!(
+        none.bulk().unwrap().flows_bps.iter().all(|bps| *bps < most),
+        "{:?}",
+        none.bulk().unwrap().flows_bps
+    );
 }
 
 /// A tunnel's header is 36 bytes on each packet between gateway and base station, and nowhere else.
@@ -85,9 +89,9 @@ fn connections_survive_handovers_wherever_they_are_split() {
     ] {
         let cells = format!("users = 2\nsplit = '{split}'\nradio = {{ speed = '120 km/h' }}");
         let run = measure(&cell(&cells, &BULK.replace("'8 s'", "'15 s'")), variant, 5);
-        assert_eq!(run.flows_bps.len(), 14);
-        let served = run.flows_bps.iter().filter(|bps| **bps > 100e3).count();
-        assert!(served >= 13, "{split}, {variant}: {:?}", run.flows_bps);
+        assert_eq!(run.bulk().unwrap().flows_bps.len(), 14);
+        let served = run.bulk().unwrap().flows_bps.iter().filter(|bps| **bps > 100e3).count();
+        assert!(served >= 13, "{split}, {variant}: {:?}", run.bulk().unwrap().flows_bps);
         assert!(run.links.iter().all(|link| link.down.dropped.is_empty()), "{:?}", run.links);
         // Nobody has to wait for a retransmission timeout because of a handover alone.
         assert!(run.sender_retransmits < 140, "{split}, {variant}: {}", run.sender_retransmits);
@@ -124,8 +128,10 @@ fn base_stations_may_share_a_link() {
         measure(&cell(&cells, BULK), Variant::Midspan, 5)
     };
     let (each, shared) = (run(7), run(1));
-    let served = |run: &Measurement| run.flows_bps.iter().filter(|bps| **bps > 100e3).count();
-    assert!(served(&shared) >= 19, "{:?}", shared.flows_bps);
+    let served = |run: &Measurement| {
+        run.bulk().unwrap().flows_bps.iter().filter(|bps| **bps > 100e3).count()
+    };
+    assert!(served(&shared) >= 19, "{:?}", shared.bulk().unwrap().flows_bps);
     let waited = |run: &Measurement| run.links[1].down.delay.as_ref().unwrap().mean_us;
     assert!(waited(&shared) > 1.5 * waited(&each), "{} {}", waited(&shared), waited(&each));
     assert!(shared.links[1].down.bytes_out as f64 * 8.0 / shared.measured_s < 100.1e6);
@@ -143,8 +149,8 @@ fn the_seed_decides_everything() {
 fn pages_take_longer_beside_downloads() {
     let load = |others: &str, variant| {
         let run = measure(&cell(&format!("users = 1\npause = '1 s'\n{others}"), PAGE), variant, 2);
-        assert_eq!(run.transfers.len(), 21);
-        run.transfers.iter().map(|page| page.received_s).sum::<f64>() / 21.0
+        assert_eq!(run.transfers().len(), 21);
+        run.transfers().iter().map(|page| page.received_s).sum::<f64>() / 21.0
     };
     let others = "others = [{ users = 3, workload = { kind = 'bulk', direction = 'download', \
                   time = '1 s', flows = 2 } }]";

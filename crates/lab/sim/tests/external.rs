@@ -61,7 +61,10 @@ fn one_that_does_what_a_delay_does_changes_nothing() {
         let (mine, _) =
             run_with(&upload(MINE), variant, &Traces::new(), &externals(u64::MAX), 1).unwrap();
         let (delay, _) = run(&upload("{ delay = '5 ms' }"), variant, &Traces::new(), 1).unwrap();
-        assert_eq!((mine.goodput_bps, &mine.legs), (delay.goodput_bps, &delay.legs));
+        assert_eq!(
+            (mine.bulk().unwrap().goodput_bps, &mine.legs),
+            (delay.bulk().unwrap().goodput_bps, &delay.legs)
+        );
         assert_eq!(mine.links[0].up.packets_out, delay.links[0].up.packets_out);
     }
 }
@@ -72,7 +75,7 @@ fn what_it_drops_is_counted_and_costs_goodput() {
         let (run, _) =
             run_with(&upload(MINE), Variant::None, &Traces::new(), &externals(each), 1).unwrap();
         let dropped = run.links[0].up.dropped.get("external").copied().unwrap_or_default();
-        (run.goodput_bps, dropped)
+        (run.bulk().unwrap().goodput_bps, dropped)
     };
     let ((all, none), (less, some)) = (goodput(u64::MAX), goodput(100));
     assert!(none == 0 && some > 3 && less < all, "{all} {less}, {some} dropped");

@@ -64,7 +64,7 @@ fn with_a_full_buffer_the_rate_is_that_of_the_papers_equations_wherever_the_prox
     for (x2, server) in [(5, 30), (20, 30), (20, 1)] {
         let rates = [At::Master, At::Secondary].map(|at| {
             let measured = download(at, x2, server, SMALL, "shared = '1 MB'", Variant::Midspan);
-            measured.goodput_bps
+            measured.bulk().unwrap().goodput_bps
         });
         let round_trips = 2 * (x2 + server + 1);
         let expected = 1e6 * 8.0 / (round_trips as f64 / 1e3);
@@ -83,7 +83,11 @@ fn with_a_full_buffer_the_rate_is_that_of_the_papers_equations_wherever_the_prox
 fn a_shared_buffer_of_the_rlc_buffers_size_never_overflows_it() {
     let measured =
         download(At::Master, 1, 1, "buffer = '10 MB'", "shared = '10 MB'", Variant::Midspan);
-    assert!((740e6..808e6).contains(&measured.goodput_bps), "{}", measured.goodput_bps);
+    assert!(
+        (740e6..808e6).contains(&measured.bulk().unwrap().goodput_bps),
+        "{}",
+        measured.bulk().unwrap().goodput_bps
+    );
     assert!(measured.links[0].down.dropped.is_empty(), "{:?}", measured.links[0].down);
 }
 
@@ -107,7 +111,15 @@ fn a_blockage_is_bridged_by_the_master_node() {
     let with =
         |rlc: &str| download(At::Secondary, 5, 30, rlc, "shared = '10 MB'", Variant::Midspan);
     let (clear, blocked) = (with("buffer = '10 MB'"), with(blocked));
-    assert!(blocked.goodput_bps < 0.9 * clear.goodput_bps, "{}", blocked.goodput_bps);
-    assert!(blocked.goodput_bps > 0.2 * clear.goodput_bps, "{}", blocked.goodput_bps);
+    assert!(
+        blocked.bulk().unwrap().goodput_bps < 0.9 * clear.bulk().unwrap().goodput_bps,
+        "{}",
+        blocked.bulk().unwrap().goodput_bps
+    );
+    assert!(
+        blocked.bulk().unwrap().goodput_bps > 0.2 * clear.bulk().unwrap().goodput_bps,
+        "{}",
+        blocked.bulk().unwrap().goodput_bps
+    );
     assert!(blocked.links[0].down.dropped.is_empty());
 }

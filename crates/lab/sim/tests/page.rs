@@ -39,7 +39,7 @@ fn any_cell(page: &str, keys: &str, loss: &str, wide: &str) -> CellSpec {
 /// Round trips of 50 ms that each page takes.
 fn round_trips(page: &str, keys: &str, variant: Variant) -> Vec<f64> {
     let (measurement, _) = run(&cell(page, keys), variant, &Traces::new(), 1).unwrap();
-    let pages = measurement.transfers.iter();
+    let pages = measurement.transfers().iter();
     pages.map(|page| (page.received_s / 0.05 * 10.0).round() / 10.0).collect()
 }
 
@@ -72,7 +72,7 @@ fn through_the_relay_losses_are_repaired_sooner() {
     let loads = |variant, loss: &str| {
         let spec = any_cell(page, "count = 5", loss, "");
         let (measurement, _) = run(&spec, variant, &Traces::new(), 1).unwrap();
-        measurement.transfers.iter().map(|page| page.received_s).sum::<f64>()
+        measurement.transfers().iter().map(|page| page.received_s).sum::<f64>()
     };
     let gain = |loss| loads(Variant::None, loss) / loads(Variant::Midspan, loss);
     assert!((0.95..1.4).contains(&gain("0 %")), "{}", gain("0 %"));
@@ -84,8 +84,8 @@ fn through_the_relay_losses_are_repaired_sooner() {
 fn objects_have_their_sizes_and_times() {
     let page = "document = '20 KB'\nobjects = [{ count = 3, least = '1 KB', most = '3 KB' }]";
     let (measurement, _) = run(&cell(page, "count = 2"), Variant::None, &Traces::new(), 7).unwrap();
-    assert!(measurement.transfers.iter().all(|page| page.bytes == 26_000));
-    let page = &measurement.pages[1];
+    assert!(measurement.transfers().iter().all(|page| page.bytes == 26_000));
+    let page = &measurement.pages()[1];
     assert_eq!(page.objects_s.len(), 3);
     assert!(page.objects_s.iter().all(|time| (0.05..0.051).contains(time)), "{page:?}");
     assert_eq!(page.samples.len(), 4, "one each tenth of a second: {page:?}");
@@ -100,7 +100,7 @@ fn cross_traffic_shares_the_wide_area() {
         run(&spec, Variant::None, &Traces::new(), 1).unwrap().0
     };
     let (alone, shared) = (of(""), of("cross = { flows = 2, congestion_control = 'reno' }"));
-    assert!(shared.transfers[0].received_s > 1.5 * alone.transfers[0].received_s);
+    assert!(shared.transfers()[0].received_s > 1.5 * alone.transfers()[0].received_s);
     assert_eq!(shared.legs.len(), alone.legs.len());
 }
 

@@ -37,19 +37,19 @@ fn play(rate: &str, keys: &str) -> Measurement {
 #[test]
 fn on_a_fast_link_it_begins_soon_and_never_stands_still() {
     let measurement = play("10 Mbit/s", "count = 2");
-    assert_eq!((measurement.videos.len(), measurement.satisfied()), (2, Some(100.0)));
-    let video = measurement.videos[1];
+    assert_eq!((measurement.videos().len(), measurement.satisfied()), (2, Some(100.0)));
+    let video = measurement.videos()[1];
     assert!((0.5..0.9).contains(&video.start_s.unwrap()), "{video:?}");
     assert_eq!((video.stalls, video.stalled_s), (0, 0.0));
-    assert_eq!(measurement.transfers[0].bytes, 2_500_000);
-    assert!(measurement.transfers[0].received_s < 3.0);
+    assert_eq!(measurement.transfers()[0].bytes, 2_500_000);
+    assert!(measurement.transfers()[0].received_s < 3.0);
 }
 
 /// At nine tenths of its rate it takes more than 22 s to come, of which it plays 20.
 #[test]
 fn on_a_slow_link_it_stands_still_for_what_is_missing() {
     let measurement = play("900 kbit/s", "start = '1 s'");
-    let (video, transfer) = (measurement.videos[0], measurement.transfers[0]);
+    let (video, transfer) = (measurement.videos()[0], measurement.transfers()[0]);
     assert!(video.stalls >= 1 && measurement.satisfied() == Some(0.0), "{video:?}");
     let missing = transfer.received_s - 20.0 - video.start_s.unwrap();
     assert!((missing - 0.5..missing + 1.1).contains(&video.stalled_s), "{video:?}, {missing}");

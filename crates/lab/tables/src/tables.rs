@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use midspan_scenario::Direction;
 use midspan_scenario::metric::METRICS;
 use midspan_scenario::record::{
-    DelayRecord, DirectionRecord, LegRecord, LegSeries, Measurement, Outcome, Record,
+    DelayRecord, DirectionRecord, LegRecord, LegSeries, Measurement, Outcome, Record, SeriesRecord,
     TransferRecord, VideoRecord,
 };
 
@@ -70,7 +70,7 @@ fn runs(records: &[Record]) -> Table {
         columns.number(name, unit, records.iter().map(value));
     }
     let held = |value: fn(&DelayRecord) -> f64| {
-        records.iter().map(move |record| Some(value(record.measurement()?.held.as_ref()?)))
+        records.iter().map(move |record| Some(value(record.measurement()?.bulk()?.held.as_ref()?)))
     };
     columns.number("held_p50_us", "us", held(|held| held.p50_us));
     columns.number("held_p99_us", "us", held(|held| held.p99_us));
@@ -79,7 +79,7 @@ fn runs(records: &[Record]) -> Table {
 
 fn flows(records: &[Record]) -> Table {
     let mut columns = Table::default();
-    let rows = spread(records, |run| run.flows_bps.iter().copied().enumerate().collect());
+    let rows = spread(records, |run| flow_rates(run).iter().copied().enumerate().collect());
     which_run(&mut columns, records, &rows);
     columns.count("flow", "", rows.iter().map(|(_, (flow, _))| Some(*flow as u64)));
     columns.number("goodput_bps", "bit/s", rows.iter().map(|(_, (_, bps))| Some(*bps)));
@@ -88,7 +88,7 @@ fn flows(records: &[Record]) -> Table {
 
 fn transfers(records: &[Record]) -> Table {
     let mut columns = Table::default();
-    let rows = spread(records, |run| run.transfers.iter().enumerate().collect());
+    let rows = spread(records, |run| run.transfers().iter().enumerate().collect());
     which_run(&mut columns, records, &rows);
     columns.count("transfer", "", rows.iter().map(|(_, (number, _))| Some(*number as u64)));
     columns.count("bytes", "B", rows.iter().map(|(_, (_, transfer))| Some(transfer.bytes)));
@@ -104,7 +104,7 @@ fn transfers(records: &[Record]) -> Table {
 
 fn videos(records: &[Record]) -> Table {
     let mut columns = Table::default();
-    let rows = spread(records, |run| run.videos.iter().enumerate().collect());
+    let rows = spread(records, |run| run.videos().iter().enumerate().collect());
     which_run(&mut columns, records, &rows);
     columns.count("video", "", rows.iter().map(|(_, (number, _))| Some(*number as u64)));
     let of = |value: fn(&VideoRecord) -> Option<f64>| {
@@ -172,7 +172,7 @@ fn links(records: &[Record]) -> Table {
 fn leg_series(records: &[Record]) -> Table {
     let mut columns = Table::default();
     let rows = spread(records, |run| {
-        let legs = run.series.iter().flat_map(|series| &series.legs);
+        let legs = series(run).into_iter().flat_map(|series| &series.legs);
         legs.flat_map(|leg| (0..leg.at_s.len()).map(move |look| (leg, look))).collect()
     });
     which_run(&mut columns, records, &rows);
@@ -199,7 +199,7 @@ fn leg_series(records: &[Record]) -> Table {
 fn link_series(records: &[Record]) -> Table {
     let mut columns = Table::default();
     let rows = spread(records, |run| {
-        let links = run.series.iter().flat_map(|series| &series.links);
+        let links = series(run).into_iter().flat_map(|series| &series.links);
         links.flat_map(|link| (0..link.at_s.len()).map(move |look| (link, look))).collect()
     });
     which_run(&mut columns, records, &rows);
@@ -209,6 +209,14 @@ fn link_series(records: &[Record]) -> Table {
     let waiting = rows.iter().map(|(_, (link, look))| Some(link.waiting_bytes[*look]));
     columns.count("waiting_bytes", "B", waiting);
     columns
+}
+
+fn flow_rates(run: &Measurement) -> &[f64] {
+    run.bulk().map_or(&[], |bulk| &bulk.flows_bps)
+}
+
+fn series(run: &Measurement) -> Option<&SeriesRecord> {
+    run.bulk()?.series.as_ref()
 }
 
 /// What measured runs have several of, each beside its run.

@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 use midspan_scenario::Stats;
 use midspan_scenario::record::{
-    DirectionRecord, LegRecord, LinkRecord, Measurement, Outcome, Record, TransferRecord,
+    BulkRecord, DirectionRecord, LegRecord, LinkRecord, Measurement, Outcome, Record,
+    TransferRecord,
 };
 
 use crate::machine::utc;
@@ -59,19 +60,20 @@ fn outcome(outcome: &Outcome) -> Markup {
 }
 
 fn numbers(run: &Measurement) -> Markup {
-    let rate = |bps: f64| match run.transfers.is_empty() {
-        true => Quantity::Rate.digits(bps),
-        false => "–".to_owned(),
+    let bulk = run.bulk();
+    let rate = |bps: fn(&BulkRecord) -> f64| {
+        bulk.map_or("–".to_owned(), |bulk| Quantity::Rate.digits(bps(bulk)))
     };
+    let flows = bulk.map_or(&[][..], |bulk| &bulk.flows_bps);
     html! {
-        td { (rate(run.goodput_bps)) }
-        td { (rate(run.acknowledged_bps)) }
+        td { (rate(|bulk| bulk.goodput_bps)) }
+        td { (rate(|bulk| bulk.acknowledged_bps)) }
         (duration(run.measured_s))
         (counted(run.sender_retransmits))
         td class="text wrap" {
-            @if run.flows_bps.len() > 1 {
+            @if flows.len() > 1 {
                 @let flows: Vec<String> =
-                    run.flows_bps.iter().map(|bps| Quantity::Rate.digits(*bps)).collect();
+                    flows.iter().map(|bps| Quantity::Rate.digits(*bps)).collect();
                 "flows: " (flows.join(", "))
             }
         }
@@ -82,7 +84,7 @@ fn numbers(run: &Measurement) -> Markup {
 const LISTED: usize = 20;
 
 fn transfers(records: &[&Record]) -> Markup {
-    let transfers = each(records, |measurement| &measurement.transfers);
+    let transfers = each(records, Measurement::transfers);
     let most = transfers.chunk_by(|(one, _), (other, _)| std::ptr::eq(*one, *other));
     let most = most.map(<[_]>::len).max().unwrap_or(0);
     html! {
@@ -118,8 +120,8 @@ fn summarised_transfers(records: &[&Record]) -> Markup {
                 "longest"]))
             tbody { @for (record, run) in runs { tr {
                 (run_of(record))
-                (counted(run.transfers.len() as u64))
-                @let stats = TIMES.map(|time| Stats::of(&run.transfers.iter().map(time).collect::<Vec<_>>()));
+                (counted(run.transfers().len() as u64))
+                @let stats = TIMES.map(|time| Stats::of(&run.transfers().iter().map(time).collect::<Vec<_>>()));
                 @for stats in stats { (time_or_none(stats.map(|stats| stats.median))) }
                 @let [.., received] = stats;
                 (time_or_none(received.map(|stats| stats.min)))
@@ -228,7 +230,7 @@ fn run_of(record: &Record) -> Markup {
 /// What `part` gives for every measured run, beside its run.
 fn each<'a, T>(
     records: &[&'a Record],
-    part: impl Fn(&'a Measurement) -> &'a Vec<T>,
+    part: impl Fn(&'a Measurement) -> &'a [T],
 ) -> Vec<(&'a Record, &'a T)> {
     let measured = records.iter().filter_map(|record| Some((*record, record.measurement()?)));
     measured.flat_map(|(record, run)| part(run).iter().map(move |item| (record, item))).collect()

@@ -61,7 +61,7 @@ impl Values {
                 if let Some(radio) = run.radio(spread.spec.workload.direction()) {
                     delays.entry(record.variant).or_insert_with(|| radio.clone());
                 }
-                if let Some(page) = run.pages.first() {
+                if let Some(page) = run.pages().first() {
                     pages.entry(record.variant).or_insert_with(|| page.clone());
                 }
             }

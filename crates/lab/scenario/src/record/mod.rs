@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Direction;
-
 mod assist;
 mod held;
+mod measurement;
 mod network;
 mod series;
 #[cfg(test)]
@@ -17,6 +16,7 @@ mod work;
 
 pub use assist::{CutRecord, CutWatch, FeedbackRecord};
 pub use held::HeldWatch;
+pub use measurement::{BulkRecord, Measurement, WorkloadRecord};
 pub use network::{DelayRecord, DirectionRecord, LatenessRecord, LegRecord, LinkRecord};
 pub use series::{LegSeries, LinkSeries, SeriesRecord, SeriesWatch};
 pub use work::{PageRecord, PageSample, TransferRecord, VideoRecord};
@@ -116,47 +116,6 @@ impl Record {
     }
 }
 
-impl Measurement {
-    /// How many of a hundred of its videos satisfied their users; none without videos.
-    pub fn satisfied(&self) -> Option<f64> {
-        let satisfied = self.videos.iter().filter(|video| video.satisfies()).count();
-        (!self.videos.is_empty()).then(|| 100.0 * satisfied as f64 / self.videos.len() as f64)
-    }
-
-    /// How long the data waited on the access link, which is where radio is; none on transfers.
-    pub fn queueing(&self, direction: Direction) -> Option<&DelayRecord> {
-        self.radio(direction)?.delay.as_ref()
-    }
-
-    /// The data's packets on the access link; none on transfers.
-    pub fn radio(&self, direction: Direction) -> Option<&DirectionRecord> {
-        if !self.transfers.is_empty() {
-            return None;
-        }
-        // The first one is the UE's.
-        let access = self.links.first()?;
-        Some(match direction {
-            Direction::Upload => &access.up,
-            Direction::Download => &access.down,
-        })
-    }
-
-    /// Jain's fairness index of the flows' goodput: from 1 over their number, if one has everything, to
-    /// 1, if all have the same (R. Jain, D. Chiu and W. Hawe, "A quantitative measure of fairness and
-    /// discrimination for resource allocation in shared computer systems", DEC TR-301, 1984). None of
-    /// fewer than two flows, or of flows that have nothing.
-    pub fn fairness(&self) -> Option<f64> {
-        let sum: f64 = self.flows_bps.iter().sum();
-        let squares: f64 = self.flows_bps.iter().map(|bps| bps * bps).sum();
-        let count = self.flows_bps.len();
-        (count > 1 && squares > 0.0).then(|| sum * sum / (count as f64 * squares))
-    }
-
-    fn is_possible(&self) -> bool {
-        self.goodput_bps >= 0.0 && self.acknowledged_bps >= 0.0 && self.measured_s > 0.0
-    }
-}
-
 /// What ran the scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -208,48 +167,4 @@ pub enum Outcome {
         /// Why, in one line.
         reason: String,
     },
-}
-
-/// The numbers of a trusted run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Measurement {
-    /// Application bytes per second that the receiving application read, times eight, over the
-    /// measured time (warm-up left out), all flows together. Bit/s. Zero on transfers.
-    pub goodput_bps: f64,
-    /// The same at the near end of the sender's own connection: what the next hop's TCP
-    /// acknowledged (with a proxy, what the proxy took in). Bit/s. Zero on transfers.
-    pub acknowledged_bps: f64,
-    /// Measured time in seconds (warm-up left out); on transfers, the sum of their
-    /// [`TransferRecord::closed_s`].
-    pub measured_s: f64,
-    /// Segments that the sending application's TCP retransmitted in the measured time.
-    pub sender_retransmits: u64,
-    /// Goodput of each flow, bit/s, in the order of their starts. Empty on transfers.
-    pub flows_bps: Vec<f64>,
-    /// One entry for each transfer of a given size, page or video, in order. Empty on bulk workloads.
-    pub transfers: Vec<TransferRecord>,
-    /// More about each page, in order. Empty on other workloads.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pages: Vec<PageRecord>,
-    /// How each video played, in order. Empty on other workloads.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub videos: Vec<VideoRecord>,
-    /// Every TCP leg, as the kernel's TCP_INFO had it at the end of the measured time; none where there
-    /// are cells.
-    pub legs: Vec<LegRecord>,
-    /// What the links did, the UE's first; where there are cells, all that are beside each other together.
-    pub links: Vec<LinkRecord>,
-    /// How long the proxy had held what it sent in the measured time, in looks of [`HeldWatch::LOOK`]; none without a proxy, and
-    /// on transfers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<DelayRecord>,
-    /// What became of NetAssist's feedback; none without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub feedback: Option<FeedbackRecord>,
-    /// Each cut of feedback that the scenario has, in order. Empty without.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cuts: Vec<CutRecord>,
-    /// Legs and queues over time, where the workload asks for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub series: Option<SeriesRecord>,
 }

@@ -41,13 +41,6 @@ fn measured() -> Record {
         dsack_dups: 0,
         reord_seen: 0,
     };
-    let transfer = TransferRecord {
-        bytes: 1000,
-        connected_s: 0.05,
-        acknowledged_s: 0.1,
-        closed_s: 0.15,
-        received_s: 0.075,
-    };
     Record {
         schema: SCHEMA,
         scenario: "mec-3a".into(),
@@ -59,22 +52,45 @@ fn measured() -> Record {
         seed: u64::MAX,
         started_unix_ms: 1_700_000_000_000,
         outcome: Outcome::Measured(Measurement {
-            goodput_bps: 5.25e8,
-            acknowledged_bps: 5.5e8,
             measured_s: 6.0,
             sender_retransmits: 5,
-            flows_bps: vec![5.25e8],
-            transfers: vec![transfer],
-            pages: Vec::new(),
-            videos: Vec::new(),
+            workload: WorkloadRecord::Bulk(BulkRecord {
+                goodput_bps: 5.25e8,
+                acknowledged_bps: 5.5e8,
+                flows_bps: vec![5.25e8],
+                held: Some(DelayRecord { mean_us: 5e5, ..DelayRecord::default() }),
+                cuts: vec![cut_record()],
+                series: None,
+            }),
             legs: vec![leg],
             links: vec![link],
-            held: Some(DelayRecord { mean_us: 5e5, ..DelayRecord::default() }),
             feedback: Some(FeedbackRecord { used: 9, ..FeedbackRecord::default() }),
-            series: None,
-            cuts: vec![cut_record()],
         }),
     }
+}
+
+fn of_workload(workload: WorkloadRecord) -> Record {
+    let Outcome::Measured(run) = measured().outcome else { unreachable!() };
+    of_outcome(Outcome::Measured(Measurement { workload, ..run }))
+}
+
+/// One of each kind but flows.
+fn of_transfers() -> [Record; 3] {
+    let transfers = vec![TransferRecord {
+        bytes: 1000,
+        connected_s: 0.05,
+        acknowledged_s: 0.1,
+        closed_s: 0.15,
+        received_s: 0.075,
+    }];
+    let pages = vec![PageRecord { document_s: 0.05, objects_s: vec![0.02], samples: Vec::new() }];
+    let videos = vec![VideoRecord { start_s: None, stalls: 2, stalled_s: 0.5 }];
+    [
+        WorkloadRecord::Transfers(transfers.clone()),
+        WorkloadRecord::Pages { transfers: transfers.clone(), pages },
+        WorkloadRecord::Videos { transfers, videos },
+    ]
+    .map(of_workload)
 }
 
 /// 2 s from 10 s on, over which 250 KB come in, and nothing between 10.5 s and 11.2 s.
@@ -128,10 +144,35 @@ fn line(record: &Record) -> String {
 
 #[test]
 fn every_outcome_round_trips_on_one_line() {
-    let records = [measured(), untrusted(), failed()];
+    let [transfers, pages, videos] = of_transfers();
+    let records = [measured(), transfers, pages, videos, untrusted(), failed()];
     let text: String = records.iter().map(line).collect();
-    assert_eq!(text.lines().count(), 3);
+    assert_eq!(text.lines().count(), 6);
     assert_eq!(parse_lines(&text, "r.jsonl").unwrap(), records);
+}
+
+/// Files hold the keys of all workloads side by side.
+#[test]
+fn what_no_workload_comes_to_is_refused() {
+    let [transfers, pages, videos] = of_transfers().map(|record| line(&record));
+    let refused = |text: String| parse_lines(&text, "r.jsonl").unwrap_err().to_string();
+    let refusal = refused(transfers.replace(r#""goodput_bps":0.0"#, r#""goodput_bps":1.0"#));
+    assert!(refusal.ends_with("a run of transfers has no flows with rates"), "{refusal}");
+    let (_, its_pages) = pages.split_once(r#""pages""#).unwrap();
+    let (its_pages, _) = its_pages.split_once(r#","legs""#).unwrap();
+    let both = videos.replace(r#""videos""#, &format!(r#""pages"{its_pages},"videos""#));
+    let refusal = refused(both);
+    assert!(refusal.ends_with("a run has pages or videos, not both"), "{refusal}");
+}
+
+#[test]
+fn a_measurement_has_its_keys_in_their_order() {
+    let [transfers, ..] = of_transfers();
+    let text = line(&transfers);
+    let (_, text) = text.split_once(r#""outcome":"#).unwrap();
+    let begin = r#""measured","goodput_bps":0.0,"acknowledged_bps":0.0,"measured_s":6.0,"sender_retransmits":5,"flows_bps":[],"transfers":[{"bytes":1000,"#;
+    assert!(text.starts_with(begin), "{text}");
+    assert!(text.contains(r#"}],"legs":[{"#) && text.contains(r#"}],"feedback":{"#), "{text}");
 }
 
 #[test]
@@ -173,8 +214,7 @@ fn a_pages_median_rate_is_over_the_samples_that_have_one() {
 #[test]
 fn fairness_is_jains() {
     let of = |flows: &[f64]| {
-        let Outcome::Measured(run) = measured().outcome else { unreachable!() };
-        Measurement { flows_bps: flows.to_vec(), ..run }.fairness()
+        BulkRecord { flows_bps: flows.to_vec(), ..BulkRecord::default() }.fairness()
     };
     assert_eq!(of(&[5.0, 5.0, 0.0]), Some(4.0 / 6.0));
     assert_eq!((of(&[5.0, 5.0]), of(&[5.0]), of(&[0.0, 0.0])), (Some(1.0), None, None));

@@ -84,7 +84,9 @@ mod tests {
     use super::*;
     use midspan_path::ElementSpec;
     use midspan_scenario::Scenario;
-    use midspan_scenario::record::{Backend, Measurement, Record, SCHEMA};
+    use midspan_scenario::record::{
+        Backend, BulkRecord, Measurement, Record, SCHEMA, WorkloadRecord,
+    };
 
     fn untrusted() -> Outcome {
         Outcome::Untrusted { reason: "late".into(), links: Vec::new() }
@@ -92,20 +94,17 @@ mod tests {
 
     fn measured() -> Outcome {
         Outcome::Measured(Measurement {
-            goodput_bps: 1e6,
-            acknowledged_bps: 1e6,
             measured_s: 1.0,
             sender_retransmits: 0,
-            flows_bps: vec![1e6],
-            transfers: Vec::new(),
-            pages: Vec::new(),
-            videos: Vec::new(),
+            workload: WorkloadRecord::Bulk(BulkRecord {
+                goodput_bps: 1e6,
+                acknowledged_bps: 1e6,
+                flows_bps: vec![1e6],
+                ..BulkRecord::default()
+            }),
             legs: Vec::new(),
             links: Vec::new(),
-            held: None,
             feedback: None,
-            cuts: Vec::new(),
-            series: None,
         })
     }
 
