@@ -1,5 +1,6 @@
-//! Compiles the BPF programs: one object for each `bpf/*.bpf.c`, and a list of them, and those of the tests. It takes
-//! clang, and the headers that the C library comes with.
+//! Compiles the BPF programs: one object for each `bpf/*.bpf.c`, and a list of them, and those of the tests; and has what
+//! Rust writes into them generated from their header. It takes clang with its libclang, and the headers that the C library
+//! comes with.
 
 use std::env;
 use std::fmt::Write;
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use libbpf_cargo::SkeletonBuilder;
+use midspan_intf::Header;
 
 const SOURCES: &str = "bpf";
 const TEST_SOURCES: &str = "tests/bpf";
@@ -25,6 +27,14 @@ fn main() -> Result<()> {
     fs::write(out.join("objects.rs"), list)?;
     fs::write(out.join("glue.rs"), glue()?)?;
     compile(TEST_SOURCES, &out)?;
+    let header = Header {
+        path: "bpf/congestion_ops.h",
+        include: &[],
+        items: &["tcp_congestion_ops", "TCP_CONG_NON_RESTRICTED"],
+        bytes: &[],
+        own: &[],
+    };
+    header.generate()?;
     for read in [SOURCES, TEST_SOURCES, "../cc/algo"] {
         println!("cargo:rerun-if-changed={read}");
     }

@@ -12,6 +12,8 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+#include "congestion_ops.h"
+
 #define AF_INET 2
 #define AF_INET6 10
 
@@ -26,8 +28,6 @@
 /* No limit in `sk_max_pacing_rate`. */
 #define NO_PACING_LIMIT (~0ul)
 
-/* `flags` of a control: it wants ECN on its connections. */
-#define TCP_CONG_NEEDS_ECN 0x2
 /* `ecn_flags` of a socket. */
 #define TCP_ECN_DEMAND_CWR 4
 /* A delayed acknowledgement waits (`icsk_ack.pending`). */
@@ -35,15 +35,6 @@
 
 /* An unknown round-trip time in `rtt_min`. */
 #define NO_RTT_MIN 0xffffffffu
-
-enum tcp_ca_event {
-	CA_EVENT_TX_START,
-	CA_EVENT_CWND_RESTART,
-	CA_EVENT_COMPLETE_CWR,
-	CA_EVENT_LOSS,
-	CA_EVENT_ECN_NO_CE,
-	CA_EVENT_ECN_IS_CE,
-};
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -135,24 +126,6 @@ struct rate_sample {
 	__u32 acked_sacked;
 	__u32 prior_in_flight;
 	bool is_app_limited;
-};
-
-/* The members that a control here may have; the loader finds each by its name. */
-struct tcp_congestion_ops {
-	__u32 (*ssthresh)(struct sock *sk);
-	void (*cong_avoid)(struct sock *sk, __u32 ack, __u32 acked);
-	void (*set_state)(struct sock *sk, __u8 new_state);
-	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event ev);
-	void (*in_ack_event)(struct sock *sk, __u32 flags);
-	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
-	__u32 (*min_tso_segs)(struct sock *sk);
-	void (*cong_control)(struct sock *sk, __u32 ack, int flag, const struct rate_sample *rs);
-	__u32 (*undo_cwnd)(struct sock *sk);
-	__u32 (*sndbuf_expand)(struct sock *sk);
-	char name[16];
-	__u32 flags;
-	void (*init)(struct sock *sk);
-	void (*release)(struct sock *sk);
 };
 
 #pragma clang attribute pop

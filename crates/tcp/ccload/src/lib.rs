@@ -11,6 +11,7 @@ mod controls;
 mod error;
 mod feedback;
 mod ingress;
+mod intf;
 mod kernel;
 mod object;
 mod refusal;

@@ -7,25 +7,19 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
+use libbpf_rs::libbpf_sys::BPF_F_LINK;
 use libbpf_rs::{
     MapCore, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject, PrintLevel, set_print,
 };
 
 use midspan_ccown::{Built, Folder};
 
+use crate::intf::{self, NAME_SIZE, TCP_CONG_NON_RESTRICTED};
 use crate::refusal::Refusal;
 use crate::{Error, Kernel, Options};
 
 type Objects = &'static [(&'static str, &'static [u8])];
 const OBJECTS: Objects = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
-
-/// Registered with a link (`enum` in linux/bpf.h).
-const BPF_F_LINK: u32 = 1 << 13;
-/// Any socket may use it, whatever its owner may (include/net/tcp.h).
-const TCP_CONG_NON_RESTRICTED: u32 = 1;
-/// `char name[16]` and `__u32 flags` behind it, in bpf/kernel.h.
-const NAME_SIZE: usize = 16;
-const FLAGS_SIZE: usize = 4;
 
 /// An algorithm that can be loaded: Midspan's, or one that the user has built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,30 +170,34 @@ pub(crate) fn refusal() -> Option<Refusal> {
     SAID.with_borrow(|said| Refusal::read(said))
 }
 
-/// Writes name and flags into the operations, which the object has under the name `compiled`.
+/// Writes name and flags into the operations ([`intf`]), which the object has under the name `compiled`.
 fn set_registration(
     ops: &mut [u8],
     compiled: &str,
     name: &str,
     unrestricted: bool,
 ) -> io::Result<()> {
-    let at = ops
-        .windows(NAME_SIZE)
-        .position(|window| window.starts_with(compiled.as_bytes()) && window[compiled.len()] == 0);
-    let (Some(at), true) = (at, name.len() < NAME_SIZE) else {
+    if name.is_empty() || name.len() >= NAME_SIZE {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "a name of 1 to 15 bytes is wanted",
         ));
-    };
-    let (field, rest) = ops[at..].split_at_mut(NAME_SIZE);
+    }
+    let field = ops.get_mut(intf::NAME).filter(|field| is_name(field, compiled));
+    let field = field.ok_or_else(|| missing("name"))?;
     field.fill(0);
     field[..name.len()].copy_from_slice(name.as_bytes());
     if unrestricted {
-        let flags = rest.first_chunk_mut::<FLAGS_SIZE>().ok_or_else(|| missing("flags"))?;
+        let flags = ops.get_mut(intf::FLAGS).and_then(|flags| flags.first_chunk_mut());
+        let flags = flags.ok_or_else(|| missing("flags"))?;
         *flags = (u32::from_ne_bytes(*flags) | TCP_CONG_NON_RESTRICTED).to_ne_bytes();
     }
     Ok(())
+}
+
+/// Whether a field with a NUL at its end has this name.
+fn is_name(field: &[u8], name: &str) -> bool {
+    field.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
 }
 
 fn open_map<'a>(object: &'a mut OpenObject, name: &str) -> io::Result<OpenMapMut<'a>> {
@@ -235,12 +233,14 @@ mod tests {
 
     #[test]
     fn the_registration_is_written_where_the_object_has_it() {
-        let mut ops = vec![0u8; 40];
-        ops[8..13].copy_from_slice(b"ms_lp");
-        ops[24] = 2;
+        let mut ops = vec![0u8; intf::FLAGS.end + 16];
+        ops[intf::NAME][..5].copy_from_slice(b"ms_lp");
+        ops[intf::FLAGS.start] = 2;
         set_registration(&mut ops, "ms_lp", "mine", true).unwrap();
-        assert_eq!(&ops[8..24], b"mine\0\0\0\0\0\0\0\0\0\0\0\0");
-        assert_eq!(ops[24], 3);
+        assert_eq!(&ops[intf::NAME], b"mine\0\0\0\0\0\0\0\0\0\0\0\0");
+        assert_eq!(ops[intf::FLAGS.start], 3);
+        assert!(set_registration(&mut ops, "mine", "", false).is_err());
+        assert!(set_registration(&mut ops[..intf::NAME.end], "mine", "other", true).is_err());
         assert!(set_registration(&mut ops, "ms_lp", "other", true).is_err());
         assert!(set_registration(&mut ops, "mine", "a_name_that_is_too_long", false).is_err());
     }

@@ -18,12 +18,11 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use midspan_cc::feedback::PIN;
 
+use crate::intf::NAME_SIZE;
 use crate::registration;
 
 /// The map that a program at the ingress of a control's sockets shares with it (bpf/marks.h).
 const MARKS: &str = "marks";
-/// `char name[TCP_CA_NAME_MAX]`.
-const NAME_SIZE: usize = 16;
 
 /// Takes hold of what is registered as `name`: of its link, and of that of the program at its sockets'
 /// ingress, where it has one. They last at least as long as the answer. None where there is no such link,
