@@ -9,8 +9,8 @@ use std::vec::IntoIter;
 use midspan_forward::Forward;
 use midspan_observe::{Count, FlowId};
 use midspan_split::{
-    ClientLink, CopyMode, Disposition, Failure, FirstWindows, Flow, Key, Leg, LegInfo, Legs, Note,
-    PerLeg, Read, Readiness, Write,
+    ClientLink, CopyMode, CountedEvent, Disposition, Failure, FirstWindows, Flow, Key, Leg,
+    LegInfo, Legs, PerLeg, Read, Readiness, Write,
 };
 use midspan_steer::FirstWindow;
 use midspan_sys::ring::Outgoing;
@@ -343,13 +343,13 @@ impl Legs for Sockets<'_> {
         }
     }
 
-    fn observe(&mut self, note: Note) {
-        match note {
-            Note::Promoted(from) => {
+    fn observe(&mut self, event: CountedEvent) {
+        match event {
+            CountedEvent::Promoted(from) => {
                 self.means.counters.splice_promotions.add(1);
                 self.spliced[from] = true;
             }
-            Note::Urgent(_) => self.means.counters.urgent.add(1),
+            CountedEvent::Urgent(_) => self.means.counters.urgent.add(1),
         }
     }
 }

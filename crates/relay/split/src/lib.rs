@@ -44,7 +44,9 @@ pub use heartbeat::{Beat, Heartbeat, Vitals};
 pub use idle::{IdleTimeouts, IdleTracker};
 pub use leg::{Leg, PerLeg};
 pub use linger::Linger;
-pub use pump::{Action, Failure, LegInfo, Legs, Note, Outcome, Pump, Read, Readiness, Write};
+pub use pump::{
+    Action, CountedEvent, Failure, LegInfo, Legs, Outcome, Pump, Read, Readiness, Write,
+};
 pub use read_ahead::ReadAhead;
 pub use slab::{Key, Slab};
 pub use stream::Watermarks;

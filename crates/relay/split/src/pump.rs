@@ -51,7 +51,7 @@ pub trait Legs {
     fn set_notsent_lowat(&mut self, to: Leg, most: Option<u64>);
 
     /// Something worth counting has happened.
-    fn observe(&mut self, _note: Note) {}
+    fn observe(&mut self, _event: CountedEvent) {}
 }
 
 /// What came of reading.
@@ -159,7 +159,7 @@ pub enum Action {
 
 /// What is worth counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Note {
+pub enum CountedEvent {
     /// What is read from this leg is spliced from now on.
     Promoted(Leg),
     /// The first urgent data of this leg's peer.
@@ -431,7 +431,7 @@ impl Pump {
             let mode = direction.copy_mode.selected();
             direction.copy_mode.moved(moved);
             if mode < direction.copy_mode.selected() {
-                legs.observe(Note::Promoted(from));
+                legs.observe(CountedEvent::Promoted(from));
             }
         }
         legs.release_if_empty(from);
@@ -553,7 +553,7 @@ impl Pump {
     fn meet_urgent(&mut self, leg: Leg, legs: &mut impl Legs) {
         let end = &mut self.ends[leg];
         if !end.urgent {
-            legs.observe(Note::Urgent(leg));
+            legs.observe(CountedEvent::Urgent(leg));
         }
         (end.urgent, end.stops_short) = (true, true);
     }
