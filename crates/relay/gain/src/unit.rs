@@ -5,7 +5,7 @@ use crate::observation::{Id, Place, SizeClass};
 use crate::score;
 use crate::sequence::{Interval, Sequence};
 use crate::settings::Settings;
-use crate::windows::{Window, Windows};
+use crate::windows::{AdaptiveWindows, Window};
 
 /// What gains are estimated of, from all there is to one group's transfers with one service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -135,7 +135,7 @@ pub(crate) struct Record {
     /// The slot of its last transfer.
     pub(crate) last_slot: u64,
     pub(crate) baseline: Baseline,
-    pub(crate) windows: Windows,
+    pub(crate) windows: AdaptiveWindows,
     pub(crate) classes: [Window; SizeClass::ALL.len()],
 }
 
@@ -150,7 +150,7 @@ impl Record {
             changes: 0,
             last_slot: 0,
             baseline: Baseline::default(),
-            windows: Windows::default(),
+            windows: AdaptiveWindows::default(),
             classes: [Window::new(1, 1.0); SizeClass::ALL.len()],
         }
     }

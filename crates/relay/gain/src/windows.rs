@@ -75,19 +75,19 @@ impl Window {
 /// the error, so that nothing is spent anew. What is held is held of fewer windows then, so that nothing hangs on how
 /// likely a change was.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Windows {
+pub(crate) struct AdaptiveWindows {
     windows: [Window; WINDOWS],
     /// The highest ordinal that was begun, by length: a copy has that of another length.
     begun: [u32; WINDOWS],
 }
 
-impl Default for Windows {
+impl Default for AdaptiveWindows {
     fn default() -> Self {
-        Windows { windows: SHARES.map(|share| Window::new(1, share)), begun: [1; WINDOWS] }
+        AdaptiveWindows { windows: SHARES.map(|share| Window::new(1, share)), begun: [1; WINDOWS] }
     }
 }
 
-impl Windows {
+impl AdaptiveWindows {
     /// Begins all windows anew.
     pub(crate) fn restart(&mut self) {
         (0..WINDOWS).for_each(|at| self.begin(at));
@@ -218,8 +218,8 @@ mod tests {
 
     #[test]
     fn a_change_is_found_and_what_was_before_forgotten() {
-        let mut windows = Windows::default();
-        let feed = |windows: &mut Windows, gain: f64, most: usize| {
+        let mut windows = AdaptiveWindows::default();
+        let feed = |windows: &mut AdaptiveWindows, gain: f64, most: usize| {
             (0..most).find(|i| {
                 let noise = if i % 2 == 0 { 0.3 } else { -0.3 };
                 windows.add(gain / score::SCALE + noise, 1.0);
@@ -245,7 +245,7 @@ mod tests {
         let relays = 100;
         let is_wrong = |seed: &u64| {
             let mut random = Xoshiro256PlusPlus::seed_from_u64(*seed);
-            let mut windows = Windows::default();
+            let mut windows = AdaptiveWindows::default();
             (0..4_000).any(|at| {
                 // Three points of a variance of 0.09, the outer ones seldom.
                 let score = match random.next_u64() % 9 {
@@ -268,7 +268,7 @@ mod tests {
             spans in prop::collection::vec((-1.0..1.0f64, 0.05..0.8f64, 0.01..1.0f64, 1..900usize), 1..12),
             seed in 1..1000usize,
         ) {
-            let mut windows = Windows::default();
+            let mut windows = AdaptiveWindows::default();
             let mut at = seed;
             for (gain, noise, weight, count) in spans {
                 for _ in 0..count {
