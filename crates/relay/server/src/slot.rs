@@ -10,19 +10,19 @@ use crate::workers::Workers;
 
 /// A slot, counted among those that workers have.
 #[derive(Debug)]
-pub(crate) struct HeldSlot {
+pub(crate) struct SlotGuard {
     slot: WorkerSlot,
     workers: Arc<Workers>,
 }
 
-impl HeldSlot {
-    pub(crate) fn new(slot: WorkerSlot, workers: Arc<Workers>) -> HeldSlot {
+impl SlotGuard {
+    pub(crate) fn new(slot: WorkerSlot, workers: Arc<Workers>) -> SlotGuard {
         workers.slots.fetch_add(1, Ordering::AcqRel);
-        HeldSlot { slot, workers }
+        SlotGuard { slot, workers }
     }
 }
 
-impl Deref for HeldSlot {
+impl Deref for SlotGuard {
     type Target = WorkerSlot;
 
     fn deref(&self) -> &WorkerSlot {
@@ -30,7 +30,7 @@ impl Deref for HeldSlot {
     }
 }
 
-impl Drop for HeldSlot {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.workers.slots.fetch_sub(1, Ordering::AcqRel);
     }

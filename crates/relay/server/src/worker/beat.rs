@@ -6,12 +6,12 @@ use midspan_steer::WorkerSlot;
 use super::EventLoop;
 use super::processor::Processor;
 use crate::phase::Phase;
-use crate::slot::HeldSlot;
+use crate::slot::SlotGuard;
 
 impl EventLoop {
     /// Has BPF steer to it, as long as it says that it lives.
     pub(crate) fn set_slot(&mut self, slot: WorkerSlot) {
-        self.host.slot = Some(HeldSlot::new(slot, self.host.context.workers.clone()));
+        self.host.slot = Some(SlotGuard::new(slot, self.host.context.workers.clone()));
         self.set_rules();
     }
 

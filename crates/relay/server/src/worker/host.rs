@@ -18,7 +18,7 @@ use midspan_sys::ring::Outgoing;
 use super::context::Context;
 use super::watch;
 use crate::settings::Settings;
-use crate::slot::HeldSlot;
+use crate::slot::SlotGuard;
 use crate::workers::WorkerHandle;
 
 /// What one worker's flows are carried out with.
@@ -30,7 +30,7 @@ pub(crate) struct LiveHost {
     pub(super) probed_servers: OwnedFd,
     pub(super) clients: Vec<IpNet>,
     /// The place among those that BPF steers to.
-    pub(super) slot: Option<HeldSlot>,
+    pub(super) slot: Option<SlotGuard>,
     /// What connections to clients begin with.
     pub(super) windows: FirstWindows,
     pub(super) pool: Pool,
