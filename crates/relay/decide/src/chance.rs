@@ -31,7 +31,7 @@ pub struct Chance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Because {
     /// The policy says so.
-    Told,
+    ByPolicy,
     /// Whether splitting harms is not known.
     Unknown,
     /// It does not.
@@ -46,7 +46,7 @@ impl Because {
     /// What it is called in logs and metrics.
     pub const fn label(self) -> &'static str {
         match self {
-            Because::Told => "told",
+            Because::ByPolicy => "told",
             Because::Unknown => "unknown",
             Because::Fine => "fine",
             Because::Harm => "harm",

@@ -174,7 +174,7 @@ struct chance {
 
 /* Why so many are left alone. */
 enum because {
-	TOLD,             /* the policy says so */
+	BY_POLICY,        /* the policy says so */
 	UNKNOWN,          /* whether splitting harms is not known */
 	FINE,             /* it does not */
 	HARM,             /* it does */

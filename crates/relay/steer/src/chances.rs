@@ -14,7 +14,7 @@ use crate::steering::put;
 /// What the program calls it.
 const fn code(because: Because) -> u16 {
     (match because {
-        Because::Told => because::TOLD,
+        Because::ByPolicy => because::BY_POLICY,
         Because::Unknown => because::UNKNOWN,
         Because::Fine => because::FINE,
         Because::Harm => because::HARM,
@@ -29,7 +29,7 @@ pub(crate) const fn because_of(code: u16) -> Because {
         because::FINE => Because::Fine,
         because::HARM => Because::Harm,
         because::PINNED => Because::Pinned,
-        _ => Because::Told,
+        _ => Because::ByPolicy,
     }
 }
 
@@ -182,10 +182,11 @@ mod tests {
 
     #[test]
     fn reasons_are_those_of_the_program() {
-        let all = [Because::Told, Because::Unknown, Because::Fine, Because::Harm, Because::Pinned];
+        let all =
+            [Because::ByPolicy, Because::Unknown, Because::Fine, Because::Harm, Because::Pinned];
         for because in all {
             assert_eq!(because_of(code(because)), because);
         }
-        assert_eq!(because_of(u16::MAX), Because::Told);
+        assert_eq!(because_of(u16::MAX), Because::ByPolicy);
     }
 }
