@@ -81,7 +81,7 @@ impl<B: Basis> UeEstimator<B> {
             at,
             window,
             quality: Quality {
-                held: known.evidence == Evidence::Held,
+                held: known.evidence == Evidence::Retained,
                 closed: rate == Rate::from_bps(0),
                 clipped: clip.is_some(),
             },

@@ -40,14 +40,16 @@ impl Default for CapacityConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// The source said so.
-    Told,
+    /// The source said so: `told` in states and logs.
+    #[serde(rename = "told")]
+    Reported,
     /// Bits in a resource block times the blocks that were available.
     Blocks,
     /// Something waited, so what was carried is what could be.
     Backlogged,
-    /// The link was not filled: this is what earlier windows showed, or a bound.
-    Held,
+    /// The link was not filled: this is what earlier windows showed, or a bound. `held` in states and logs.
+    #[serde(rename = "held")]
+    Retained,
 }
 
 /// A capacity, and from what it is known.
@@ -179,7 +181,7 @@ impl Capacity {
         let waits = link.backlog.is_some_and(|backlog| backlog >= self.config.backlog);
         let known = |rate, evidence| Some(Known { rate, evidence });
         let measured = if let Some(told) = link.capacity {
-            known(told, Evidence::Told)
+            known(told, Evidence::Reported)
         } else if waits && link.served == Some(Rate::from_bps(0)) {
             known(Rate::from_bps(0), Evidence::Backlogged)
         } else if let Some(rate) = self.by_blocks(window, link) {
@@ -210,7 +212,7 @@ impl Capacity {
                 self.not_filled(at, link.ceiling, served)?
             }
         };
-        known(rate, if waits.is_some() { Evidence::Backlogged } else { Evidence::Held })
+        known(rate, if waits.is_some() { Evidence::Backlogged } else { Evidence::Retained })
     }
 
     /// Bits per block times the blocks available. Windows that used next to no blocks say little
@@ -449,7 +451,7 @@ mod tests {
         // The sender has less to send: that is not the link's doing.
         for rate in [4.0, 0.1, 0.0] {
             let held = link.observe(served(rate, 0)).unwrap();
-            assert_eq!(held, Known { rate: mbps(8.0), evidence: Evidence::Held });
+            assert_eq!(held, Known { rate: mbps(8.0), evidence: Evidence::Retained });
         }
         // The link gets worse: that is.
         assert_eq!(link.observe(served(3.0, 40_000)).unwrap().rate, mbps(3.0));
