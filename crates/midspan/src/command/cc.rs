@@ -180,7 +180,7 @@ fn load(controls: &Controls, arguments: &Load) -> Result<()> {
 fn outcome(name: &str, removal: Removal) -> String {
     match removal {
         Removal::Gone => format!("{name} is unloaded"),
-        Removal::Held => {
+        Removal::InUse => {
             format!("{name} is unloaded, and stays until the last process ends that uses it")
         }
     }

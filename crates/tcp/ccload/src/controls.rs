@@ -75,7 +75,7 @@ pub enum Removal {
     /// Its name is free.
     Gone,
     /// Others [hold](Controls::hold) it: its name is there until the last of them lets go.
-    Held,
+    InUse,
 }
 
 /// A control that is registered for as long as this lives, and its process does. Where others hold it too,
@@ -303,7 +303,7 @@ impl Controls {
         let name = self.name_of(algorithm);
         while registered().contains(&name) {
             if Instant::now() >= deadline {
-                return Ok(Removal::Held);
+                return Ok(Removal::InUse);
             }
             thread::sleep(Duration::from_millis(5));
         }

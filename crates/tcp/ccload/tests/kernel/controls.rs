@@ -191,7 +191,7 @@ fn unloading_one_that_others_hold() {
     }
     load(&world, "reno", false);
     let held = world.controls.hold(named("reno"), &Options::default()).unwrap();
-    assert_eq!(world.controls.unload(named("reno")).unwrap(), Removal::Held);
+    assert_eq!(world.controls.unload(named("reno")).unwrap(), Removal::InUse);
     assert!(stays(&world, held.name()));
     let name = world.name("reno");
     drop(held);

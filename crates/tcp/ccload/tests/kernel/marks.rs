@@ -156,7 +156,7 @@ fn marks_stay_with_those_who_hold_the_control() {
     load(&world);
     let map = marks_of(&world);
     let held = world.controls.hold(named("me"), &Options::default()).unwrap();
-    assert_eq!(world.controls.unload(named("me")).unwrap(), Removal::Held);
+    assert_eq!(world.controls.unload(named("me")).unwrap(), Removal::InUse);
     let path = EmulatedPath::new(held.name(), SEED, BASE_STATION, SLOW_RADIO);
     path.send_until(|sender| {
         let (_, marks) = kept(&map, sender)?;
