@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use midspan_scenario::record::Variant;
 use midspan_scenario::reference::{Comparison, Conditions, Contest, Pair};
-use midspan_scenario::summary::{Summary, Verdict};
+use midspan_scenario::summary::{Measurability, Summary};
 use midspan_scenario::{Scenario, Stats};
 use midspan_units::Share;
 
@@ -93,13 +93,12 @@ impl<'a> Against<'a> {
     pub(crate) fn of(compared: &[Compared<'a>]) -> Self {
         let mut all = Against { doubts: Vec::new(), lines: Vec::new(), contests: Vec::new() };
         for Compared { scenario, summary, comparison } in compared {
-            let measurable = summary.verdict == Verdict::Measurable;
+            let measurable = summary.measurability == Measurability::Measurable;
             let trusted = |labels: &BTreeMap<String, String>| {
                 measurable
-                    && summary
-                        .cells
-                        .iter()
-                        .any(|cell| cell.labels == *labels && cell.verdict == Verdict::Measurable)
+                    && summary.cells.iter().any(|cell| {
+                        cell.labels == *labels && cell.measurability == Measurability::Measurable
+                    })
             };
             let counts = summary.counts;
             if counts.untrusted > 0 {

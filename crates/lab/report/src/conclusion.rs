@@ -1,7 +1,7 @@
 //! The result in a sentence or two, computed.
 
 use midspan_scenario::record::Variant;
-use midspan_scenario::summary::{CellSummary, Gain, Summary, Verdict};
+use midspan_scenario::summary::{CellSummary, Gain, Measurability, Summary};
 use midspan_scenario::{Direction, Scenario};
 
 use crate::view::{self, cell_name, common_direction, variant_name};
@@ -39,7 +39,7 @@ struct Finding {
 impl Conclusion {
     /// What `summary` of `scenario` comes to.
     pub(crate) fn of(scenario: &Scenario, summary: &Summary) -> Conclusion {
-        if summary.verdict == Verdict::NotMeasurable {
+        if summary.measurability == Measurability::NotMeasurable {
             let variants = summary.cells.iter().flat_map(|cell| &cell.variants);
             let reasons = variants.flat_map(|variant| &variant.untrusted_reasons);
             let text = view::not_measurable(summary.counts, reasons);
@@ -95,7 +95,7 @@ impl Finding {
 
 /// The gains of `variant` in the cells that can be measured.
 fn findings(scenario: &Scenario, summary: &Summary, variant: Variant) -> Vec<Finding> {
-    let cells = summary.cells.iter().filter(|cell| cell.verdict == Verdict::Measurable);
+    let cells = summary.cells.iter().filter(|cell| cell.measurability == Measurability::Measurable);
     cells
         .filter_map(|cell| {
             let gain = cell.variant(variant)?.gain?;

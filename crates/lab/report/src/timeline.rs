@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use midspan_scenario::record::{LegSeries, LinkSeries, Record, SeriesRecord, Variant};
-use midspan_scenario::summary::{CellSummary, Summary, Verdict};
+use midspan_scenario::summary::{CellSummary, Measurability, Summary};
 use midspan_scenario::{Direction, Scenario};
 
 use crate::plot::sheet::Source;
@@ -43,7 +43,7 @@ pub(crate) fn of(scenario: &Scenario, summary: &Summary, records: &[Record]) -> 
         let mut runs: Vec<(String, Trace)> = cell
             .variants
             .iter()
-            .filter(|variant| variant.verdict == Verdict::Measurable)
+            .filter(|variant| variant.measurability == Measurability::Measurable)
             .filter_map(|variant| {
                 let (record, series) = first(records, &cell.labels, variant.variant)?;
                 let title =

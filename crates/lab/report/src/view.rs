@@ -1,4 +1,4 @@
-//! What the table, the plots and the verdict all look at: a cell's entry in each metric.
+//! What the table, the plots and the conclusion all look at: a cell's entry in each metric.
 //!
 //! Metrics themselves are [`midspan_scenario::metric`]'s.
 
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use midspan_scenario::metric::GOODPUT;
 use midspan_scenario::record::{Record, Variant};
-use midspan_scenario::summary::{CellSummary, Counts, Summary, VariantSummary, Verdict};
+use midspan_scenario::summary::{CellSummary, Counts, Measurability, Summary, VariantSummary};
 use midspan_scenario::{Direction, Metric, Scenario, Stats};
 
 use midspan_units::number::shortest;
@@ -31,7 +31,7 @@ impl Entry {
         if summary.counts.total() == 0 {
             return Entry::Absent;
         }
-        if summary.verdict == Verdict::NotMeasurable {
+        if summary.measurability == Measurability::NotMeasurable {
             return Entry::NotMeasurable;
         }
         match summary.stats(metric) {
@@ -200,7 +200,7 @@ pub(crate) fn troubles(scenario: &Scenario, summary: &Summary) -> Vec<String> {
     let mut sentences = Vec::new();
     for cell in &summary.cells {
         let name = cell_name(scenario, &cell.labels);
-        if cell.verdict == Verdict::NotMeasurable {
+        if cell.measurability == Measurability::NotMeasurable {
             let reasons = cell.variants.iter().flat_map(|variant| &variant.untrusted_reasons);
             let place = if name.is_empty() { String::new() } else { format!("{name}: ") };
             sentences.push(format!("{place}{}", not_measurable(cell.counts, reasons)));

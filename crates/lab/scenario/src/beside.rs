@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Stats;
 use crate::metric::{GOODPUT, Metric, RECEIVED};
 use crate::record::Variant;
-use crate::summary::{CellSummary, Summary, VariantSummary, Verdict};
+use crate::summary::{CellSummary, Measurability, Summary, VariantSummary};
 
 /// Results held against others of the same scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -72,7 +72,7 @@ impl Beside {
     /// Holds `ours` against `theirs`, two summaries of one scenario.
     pub fn of(ours: &Summary, theirs: &Summary) -> Beside {
         let mut beside = Beside { pairs: Vec::new(), gains: Vec::new() };
-        let measurable = |cell: &&CellSummary| cell.verdict == Verdict::Measurable;
+        let measurable = |cell: &&CellSummary| cell.measurability == Measurability::Measurable;
         for cell in ours.cells.iter().filter(measurable) {
             let other = theirs.cells.iter().filter(measurable);
             let Some(other) = other.into_iter().find(|other| other.labels == cell.labels) else {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::metric::{METRICS, Metric};
 use crate::record::Variant;
-use crate::summary::{CellSummary, VariantSummary, Verdict};
+use crate::summary::{CellSummary, Measurability, VariantSummary};
 use crate::{Axis, Scenario};
 
 /// What is to be compared: the file's `[compare]`.
@@ -117,7 +117,7 @@ impl Comparison {
     ) -> Comparison {
         let at = |point: &str| -> BTreeMap<BTreeMap<&str, &str>, &VariantSummary> {
             let here = |cell: &&&CellSummary| {
-                cell.verdict == Verdict::Measurable
+                cell.measurability == Measurability::Measurable
                     && cell.labels.get(&axis.name).is_some_and(|label| label == point)
             };
             let keyed = cells.iter().filter(here).filter_map(|cell| {

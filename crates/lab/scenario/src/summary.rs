@@ -21,7 +21,8 @@ pub struct Summary {
     /// Runs by outcome.
     pub counts: Counts,
     /// Whether the scenario can be measured here at all.
-    pub verdict: Verdict,
+    #[serde(rename = "verdict")]
+    pub measurability: Measurability,
     /// In the sweep's order, cells without a record included.
     pub cells: Vec<CellSummary>,
     /// One point of an axis against the others; empty if the scenario does not ask for it.
@@ -37,7 +38,8 @@ pub struct CellSummary {
     /// Runs by outcome.
     pub counts: Counts,
     /// Whether this cell can be measured here: not if none of its variants can.
-    pub verdict: Verdict,
+    #[serde(rename = "verdict")]
+    pub measurability: Measurability,
     /// In the scenario's order, variants without a record included; then others that have records,
     /// as when the file has dropped a variant since.
     pub variants: Vec<VariantSummary>,
@@ -52,7 +54,8 @@ pub struct VariantSummary {
     /// Runs by outcome.
     pub counts: Counts,
     /// Whether it can be measured here: as its cell, or by itself if the scenario has it so ([`VerdictOn`]).
-    pub verdict: Verdict,
+    #[serde(rename = "verdict")]
+    pub measurability: Measurability,
     /// Why runs were untrusted, each reason once.
     pub untrusted_reasons: Vec<String>,
     /// Why runs failed, each reason once.
@@ -105,7 +108,7 @@ pub struct Counts {
 /// Whether a machine can measure what it was asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Measurability {
     /// At most a tenth of the runs were untrusted, or, in a cell or of a variant, no more than one.
     Measurable,
     /// More were: no number of theirs should be relied on.
@@ -171,15 +174,15 @@ impl Summary {
                 }
                 let counts_of = |variant| Counts::of_runs(&of(variant));
                 let counts = variants.iter().copied().map(counts_of).sum();
-                let verdict_on = |variant| {
-                    Verdict::of_few(match scenario.verdict {
+                let measurability_of = |variant| {
+                    Measurability::of_few(match scenario.verdict {
                         VerdictOn::Cell => counts,
                         VerdictOn::Variant => counts_of(variant),
                     })
                 };
-                let base = match verdict_on(Variant::None) {
-                    Verdict::Measurable => of(Variant::None),
-                    Verdict::NotMeasurable => Vec::new(),
+                let base = match measurability_of(Variant::None) {
+                    Measurability::Measurable => of(Variant::None),
+                    Measurability::NotMeasurable => Vec::new(),
                 };
                 let variants: Vec<VariantSummary> = variants
                     .into_iter()
@@ -187,7 +190,7 @@ impl Summary {
                         reported: scenario.reported_for(&cell.labels, variant).cloned().collect(),
                         ..VariantSummary::of(
                             variant,
-                            verdict_on(variant),
+                            measurability_of(variant),
                             &of(variant),
                             &base,
                             direction,
@@ -195,8 +198,9 @@ impl Summary {
                     })
                     .collect();
                 let ran = variants.iter().filter(|variant| variant.counts.total() > 0);
-                let verdict = Verdict::of_parts(ran.map(|variant| variant.verdict));
-                CellSummary { labels: cell.labels.clone(), counts, verdict, variants }
+                let measurability =
+                    Measurability::of_parts(ran.map(|variant| variant.measurability));
+                CellSummary { labels: cell.labels.clone(), counts, measurability, variants }
             })
             .collect();
         let counts = cells.iter().map(|cell| cell.counts).sum();
@@ -205,11 +209,11 @@ impl Summary {
             digest: scenario.digest(),
             backend: records.first().map(|record| record.backend),
             counts,
-            verdict: match scenario.verdict {
-                VerdictOn::Cell => Verdict::of_many(counts),
+            measurability: match scenario.verdict {
+                VerdictOn::Cell => Measurability::of_many(counts),
                 VerdictOn::Variant => {
                     let ran = cells.iter().filter(|cell| cell.counts.total() > 0);
-                    Verdict::of_parts(ran.map(|cell| cell.verdict))
+                    Measurability::of_parts(ran.map(|cell| cell.measurability))
                 }
             },
             comparisons: Comparison::all_of(scenario, &cells),
@@ -233,19 +237,19 @@ impl VariantSummary {
 
     fn of(
         variant: Variant,
-        verdict: Verdict,
+        measurability: Measurability,
         runs: &[&Record],
         base: &[&Record],
         direction: Direction,
     ) -> VariantSummary {
-        let counted = match verdict {
-            Verdict::Measurable => runs,
-            Verdict::NotMeasurable => &[],
+        let counted = match measurability {
+            Measurability::Measurable => runs,
+            Measurability::NotMeasurable => &[],
         };
         VariantSummary {
             variant,
             counts: Counts::of_runs(runs),
-            verdict,
+            measurability,
             untrusted_reasons: reasons(runs, |outcome| match outcome {
                 Outcome::Untrusted { reason, .. } => Some(reason),
                 _ => None,
@@ -352,25 +356,29 @@ impl std::iter::Sum for Counts {
     }
 }
 
-impl Verdict {
-    fn of_many(counts: Counts) -> Verdict {
+impl Measurability {
+    fn of_many(counts: Counts) -> Measurability {
         if counts.untrusted * 10 > counts.total() {
-            Verdict::NotMeasurable
+            Measurability::NotMeasurable
         } else {
-            Verdict::Measurable
+            Measurability::Measurable
         }
     }
 
     /// A cell has so few runs that a single one may be more than a tenth of them: one alone does
     /// not speak against the others.
-    fn of_few(counts: Counts) -> Verdict {
-        if counts.untrusted > 1 { Verdict::of_many(counts) } else { Verdict::Measurable }
+    fn of_few(counts: Counts) -> Measurability {
+        if counts.untrusted > 1 {
+            Measurability::of_many(counts)
+        } else {
+            Measurability::Measurable
+        }
     }
 
     /// Of what can be measured in part there is something to say.
-    fn of_parts(mut parts: impl Iterator<Item = Verdict>) -> Verdict {
-        let Some(first) = parts.next() else { return Verdict::Measurable };
-        if parts.all(|part| part == first) { first } else { Verdict::Measurable }
+    fn of_parts(mut parts: impl Iterator<Item = Measurability>) -> Measurability {
+        let Some(first) = parts.next() else { return Measurability::Measurable };
+        if parts.all(|part| part == first) { first } else { Measurability::Measurable }
     }
 }
 

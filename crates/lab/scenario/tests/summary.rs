@@ -7,7 +7,7 @@ use midspan_scenario::record::{
     Backend, BulkRecord, DelayRecord, DirectionRecord, LatenessRecord, LinkRecord, Measurement,
     Outcome, Record, SCHEMA, TransferRecord, Variant, WorkloadRecord,
 };
-use midspan_scenario::summary::{Counts, Foreign, Summary, Verdict};
+use midspan_scenario::summary::{Counts, Foreign, Measurability, Summary};
 use midspan_scenario::{Metric, Scenario};
 
 const FILE: &str = r#"
@@ -118,10 +118,10 @@ fn more_than_a_tenth_untrusted_is_not_measurable() {
         let good = (100..100 + good).map(|run| goodput("0 %", Variant::None, run, 1.0));
         let records: Vec<Record> = bad.chain(good).collect();
         let summary = Summary::of(&scenario(), &records).unwrap();
-        assert_eq!(summary.cells[1].verdict, Verdict::Measurable);
-        (summary.verdict, summary.cells[0].verdict)
+        assert_eq!(summary.cells[1].measurability, Measurability::Measurable);
+        (summary.measurability, summary.cells[0].measurability)
     };
-    use Verdict::{Measurable, NotMeasurable};
+    use Measurability::{Measurable, NotMeasurable};
     assert_eq!(verdict(1, 9), (Measurable, Measurable));
     assert_eq!(verdict(2, 9), (NotMeasurable, NotMeasurable));
     // One alone does not condemn a cell of few runs.
@@ -134,7 +134,7 @@ fn a_scenario_may_have_each_variant_judged_by_its_own_runs() {
     let file = FILE.replacen("repetitions", "verdict = \"variant\"\nrepetitions", 1);
     let scenario = Scenario::parse(&file, "two.toml").unwrap();
     let summary = |records: &[Record]| Summary::of(&scenario, records).unwrap();
-    use Verdict::{Measurable, NotMeasurable};
+    use Measurability::{Measurable, NotMeasurable};
 
     // Midspan's runs take nothing but Midspan's number.
     let mut records: Vec<Record> = (0..2).map(|n| goodput("1 %", Variant::None, n, 4.0)).collect();
@@ -142,10 +142,10 @@ fn a_scenario_may_have_each_variant_judged_by_its_own_runs() {
     let one_lost = summary(&records);
     let cell = &one_lost.cells[1];
     let [none, midspan] = [Variant::None, Variant::Midspan].map(|of| cell.variant(of).unwrap());
-    assert_eq!((none.verdict, midspan.verdict), (Measurable, NotMeasurable));
+    assert_eq!((none.measurability, midspan.measurability), (Measurable, NotMeasurable));
     assert_eq!(none.stats(&GOODPUT).unwrap().mean, 4e6);
     assert_eq!((midspan.stats(&GOODPUT), midspan.gain), (None, None));
-    assert_eq!((one_lost.verdict, cell.verdict), (Measurable, Measurable));
+    assert_eq!((one_lost.measurability, cell.measurability), (Measurable, Measurable));
 
     // One trusted run is a number, but there is no gain over what cannot be measured.
     records[3] = goodput("1 %", Variant::Midspan, 1, 40.0);
@@ -161,10 +161,10 @@ fn a_scenario_may_have_each_variant_judged_by_its_own_runs() {
         .map(|n| untrusted("1 %", [Variant::None, Variant::Midspan][n as usize % 2], n / 2))
         .collect();
     assert_eq!(
-        (summary(&all).verdict, summary(&all).cells[1].verdict),
+        (summary(&all).measurability, summary(&all).cells[1].measurability),
         (NotMeasurable, NotMeasurable)
     );
-    assert_eq!(summary(&[]).verdict, Measurable);
+    assert_eq!(summary(&[]).measurability, Measurable);
 }
 
 #[test]

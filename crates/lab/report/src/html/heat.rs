@@ -9,7 +9,7 @@ use midspan_scenario::summary::{CellSummary, Gain, Summary};
 use midspan_scenario::{Axis, Metric, Scenario};
 
 use crate::charts::gain_with_interval;
-use crate::verdict::{SAME, is_open};
+use crate::conclusion::{SAME, is_open};
 use crate::view::{Entry, axis_name, cell_name, variant_name};
 use midspan_units::number::factor;
 

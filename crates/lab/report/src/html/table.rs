@@ -7,7 +7,7 @@ use midspan_scenario::summary::{CellSummary, Gain, Summary};
 use midspan_scenario::{Metric, Scenario, Stats};
 
 use crate::charts::gain_with_interval;
-use crate::verdict::{SAME, is_open};
+use crate::conclusion::{SAME, is_open};
 use crate::view::{Entry, Paper, axis_name, variant_name};
 use midspan_units::number::{Quantity, factor, sort_key};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::claim::{COLUMNS, Row};
-use super::{MEANING, Papers, Shown, ShownItem, Verdict};
+use super::{Agreement, MEANING, Papers, Shown, ShownItem};
 
 pub(super) fn page(all: &Papers, drawings: &str, records: &str) -> String {
     let mut out = String::from("# The five papers, figure by figure\n\n");
@@ -31,7 +31,7 @@ pub(super) fn page(all: &Papers, drawings: &str, records: &str) -> String {
                 item.item.name(),
                 anchor(&heading(&paper.short, item)),
                 cell(&item.item.title),
-                marked(item.verdict),
+                marked(item.agreement),
             );
         }
         out.push('\n');
@@ -54,10 +54,10 @@ pub(super) fn page(all: &Papers, drawings: &str, records: &str) -> String {
 }
 
 fn item(out: &mut String, paper: &str, shown: &ShownItem, drawings: &str, records: &str) {
-    let ShownItem { item, rows, drawings: drawn, verdict } = shown;
+    let ShownItem { item, rows, drawings: drawn, agreement } = shown;
     let _ = write!(out, "### {}\n\n", heading(paper, shown));
     let says = if item.says.is_empty() { String::new() } else { format!(" {}", item.says) };
-    let _ = write!(out, "**{}**{says}\n\n", verdict.sentence());
+    let _ = write!(out, "**{}**{says}\n\n", agreement.sentence());
     for (index, (name, _)) in drawn.iter().enumerate() {
         let title = &item.chart[index].title;
         if !title.is_empty() {
@@ -115,12 +115,12 @@ fn anchor(heading: &str) -> String {
     heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
 }
 
-fn marked(verdict: Verdict) -> String {
-    match verdict {
-        Verdict::Reproduced => format!("✓ {}", verdict.words()),
-        Verdict::Differs => format!("✗ {}", verdict.words()),
-        Verdict::Part(..) => format!("◐ {}", verdict.words()),
-        Verdict::Shown | Verdict::NotRun | Verdict::NotApplicable => verdict.words(),
+fn marked(agreement: Agreement) -> String {
+    match agreement {
+        Agreement::Reproduced => format!("✓ {}", agreement.words()),
+        Agreement::Differs => format!("✗ {}", agreement.words()),
+        Agreement::Part(..) => format!("◐ {}", agreement.words()),
+        Agreement::Shown | Agreement::NotRun | Agreement::NotApplicable => agreement.words(),
     }
 }
 

@@ -46,12 +46,12 @@ struct ShownItem {
     rows: Vec<Row>,
     /// Names of the drawings' files, and the drawings.
     drawings: Vec<(String, Markup)>,
-    verdict: Verdict,
+    agreement: Agreement,
 }
 
 /// How far ours agrees with the paper's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
+enum Agreement {
     /// In all that the paper states.
     Reproduced,
     /// In so many of so many statements.
@@ -133,11 +133,11 @@ impl ShownItem {
             let drawing = draw::chart(chart, item, runs).map_err(wrong)?;
             drawings.push((file_name(&paper.short, item, index), drawing));
         }
-        let verdict = Verdict::of(item, &rows);
-        if !matches!(verdict, Verdict::Reproduced) && item.says.is_empty() {
+        let agreement = Agreement::of(item, &rows);
+        if !matches!(agreement, Agreement::Reproduced) && item.says.is_empty() {
             return Err(wrong("`says` must say why it differs, or why there is none".to_owned()));
         }
-        Ok(ShownItem { item: item.clone(), rows, drawings, verdict })
+        Ok(ShownItem { item: item.clone(), rows, drawings, agreement })
     }
 
     /// `#mec-figure-3a`.
@@ -151,32 +151,32 @@ fn file_name(paper: &str, item: &Item, index: usize) -> String {
     format!("{paper}-{}{number}.svg", item.name().to_lowercase().replace(' ', "-"))
 }
 
-impl Verdict {
-    fn of(item: &Item, rows: &[Row]) -> Verdict {
+impl Agreement {
+    fn of(item: &Item, rows: &[Row]) -> Agreement {
         if item.shows_no_result {
-            return Verdict::NotApplicable;
+            return Agreement::NotApplicable;
         }
         if item.runs().next().is_none() {
-            return Verdict::NotRun;
+            return Agreement::NotRun;
         }
         let told: Vec<bool> = rows.iter().filter_map(Row::agrees).collect();
         let agree = told.iter().filter(|agrees| **agrees).count();
         match (told.len(), agree) {
-            (0, _) => Verdict::Shown,
-            (all, agree) if all == agree => Verdict::Reproduced,
-            (_, 0) => Verdict::Differs,
-            (all, agree) => Verdict::Part(agree, all),
+            (0, _) => Agreement::Shown,
+            (all, agree) if all == agree => Agreement::Reproduced,
+            (_, 0) => Agreement::Differs,
+            (all, agree) => Agreement::Part(agree, all),
         }
     }
 
     fn words(self) -> String {
         match self {
-            Verdict::Reproduced => "reproduced".to_owned(),
-            Verdict::Part(agree, all) => format!("in part: {agree} of {all}"),
-            Verdict::Differs => "differs".to_owned(),
-            Verdict::Shown => "shown; the paper's text states no number".to_owned(),
-            Verdict::NotRun => "not run".to_owned(),
-            Verdict::NotApplicable => "not applicable".to_owned(),
+            Agreement::Reproduced => "reproduced".to_owned(),
+            Agreement::Part(agree, all) => format!("in part: {agree} of {all}"),
+            Agreement::Differs => "differs".to_owned(),
+            Agreement::Shown => "shown; the paper's text states no number".to_owned(),
+            Agreement::NotRun => "not run".to_owned(),
+            Agreement::NotApplicable => "not applicable".to_owned(),
         }
     }
 
@@ -190,11 +190,12 @@ impl Verdict {
 }
 
 impl Papers {
-    /// Items of results by verdict, in words.
+    /// Items of results by agreement, in words.
     fn count(&self) -> String {
         let items = || self.papers.iter().flat_map(|paper| &paper.items);
-        let of = |wanted: fn(Verdict) -> bool| items().filter(|item| wanted(item.verdict)).count();
-        let results = of(|verdict| verdict != Verdict::NotApplicable);
+        let of =
+            |wanted: fn(Agreement) -> bool| items().filter(|item| wanted(item.agreement)).count();
+        let results = of(|agreement| agreement != Agreement::NotApplicable);
         let agree = |in_numbers: bool| {
             let rows =
                 items().flat_map(|item| &item.rows).filter(|row| row.in_numbers == in_numbers);
@@ -206,11 +207,11 @@ impl Papers {
             "Of {results} figures and tables with results, {} agree in all that the texts state, {} in part, and {} in nothing; \
              of {} the text states nothing to hold against ours; {} were not run. Of numbers that the texts state {numbers} of \
              {of_numbers} agree, of statements in words {words} of {of_words}.",
-            of(|verdict| verdict == Verdict::Reproduced),
-            of(|verdict| matches!(verdict, Verdict::Part(..))),
-            of(|verdict| verdict == Verdict::Differs),
-            of(|verdict| verdict == Verdict::Shown),
-            of(|verdict| verdict == Verdict::NotRun),
+            of(|agreement| agreement == Agreement::Reproduced),
+            of(|agreement| matches!(agreement, Agreement::Part(..))),
+            of(|agreement| agreement == Agreement::Differs),
+            of(|agreement| agreement == Agreement::Shown),
+            of(|agreement| agreement == Agreement::NotRun),
         )
     }
 

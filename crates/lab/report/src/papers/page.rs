@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::claim::{COLUMNS, Row};
-use super::{MEANING, Papers, Shown, ShownItem, Verdict};
+use super::{Agreement, MEANING, Papers, Shown, ShownItem};
 use crate::html::document;
 
 pub(super) fn page(all: &Papers) -> String {
@@ -31,7 +31,7 @@ fn contents(Shown { paper, items }: &Shown) -> Markup {
             tbody { @for item in items { tr {
                 td class="text" { a href={ "#" (item.anchor(paper)) } { (item.item.name()) } }
                 td class="text wrap" { (item.item.title) }
-                td class={ "text wrap " (tone(item.verdict)) } { (item.verdict.words()) }
+                td class={ "text wrap " (tone(item.agreement)) } { (item.agreement.words()) }
             } } }
         } }
     }
@@ -49,9 +49,9 @@ fn paper(Shown { paper, items }: &Shown) -> Markup {
     }
 }
 
-fn item(ShownItem { item, rows, drawings, verdict }: &ShownItem) -> Markup {
+fn item(ShownItem { item, rows, drawings, agreement }: &ShownItem) -> Markup {
     html! {
-        p { strong class=(tone(*verdict)) { (verdict.sentence()) } " " (plain(&item.says)) }
+        p { strong class=(tone(*agreement)) { (agreement.sentence()) } " " (plain(&item.says)) }
         @for ((_, drawing), chart) in drawings.iter().zip(&item.chart) {
             @if !chart.title.is_empty() { h4 { (chart.title) } }
             figure { (drawing) }
@@ -86,12 +86,12 @@ fn table(rows: &[Row]) -> Markup {
     }
 }
 
-fn tone(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Reproduced => "good",
-        Verdict::Differs | Verdict::NotRun => "bad",
-        Verdict::Part(..) | Verdict::Shown => "",
-        Verdict::NotApplicable => "soft",
+fn tone(agreement: Agreement) -> &'static str {
+    match agreement {
+        Agreement::Reproduced => "good",
+        Agreement::Differs | Agreement::NotRun => "bad",
+        Agreement::Part(..) | Agreement::Shown => "",
+        Agreement::NotApplicable => "soft",
     }
 }
 
