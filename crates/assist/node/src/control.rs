@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use midspan_assist_proto::Rnti;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
+
+use crate::agent::AgentStatus;
+use crate::daemon::DaemonStatus;
 
 /// What may be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,8 +41,34 @@ pub enum Request {
     },
 }
 
+/// What is answered.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// Why not, in a line.
+    Refused {
+        /// That line.
+        error: String,
+    },
+    /// An order was carried out.
+    Done {
+        /// Whether there was anything to do.
+        done: bool,
+    },
+    /// What a daemon knows and has done.
+    Daemon(Box<DaemonStatus>),
+    /// What an agent knows and has done.
+    Agent(Box<AgentStatus>),
+}
+
+impl Answer {
+    pub(crate) fn refused(why: &str) -> Answer {
+        Answer::Refused { error: why.to_owned() }
+    }
+}
+
 /// A question and where its answer goes.
-pub(crate) type Question = (Request, oneshot::Sender<Value>);
+pub(crate) type Question = (Request, oneshot::Sender<Answer>);
 
 /// A listening socket, which its owner alone may connect to, and which is gone when this is.
 #[derive(Debug)]
@@ -91,10 +119,12 @@ async fn answer(stream: tokio::net::UnixStream, questions: mpsc::Sender<Question
                 if questions.send((request, to)).await.is_err() {
                     return;
                 }
-                answer.await.unwrap_or_default()
+                let Ok(answer) = answer.await else { return };
+                answer
             }
-            Err(error) => serde_json::json!({ "error": error.to_string() }),
+            Err(error) => Answer::refused(&error.to_string()),
         };
+        let Ok(answer) = serde_json::to_string(&answer) else { return };
         if write.write_all(format!("{answer}\n").as_bytes()).await.is_err() {
             return;
         }
@@ -107,15 +137,14 @@ async fn answer(stream: tokio::net::UnixStream, questions: mpsc::Sender<Question
 ///
 /// # Errors
 /// When nothing listens there, or it refuses.
-pub fn ask(path: &Path, request: &Request) -> io::Result<Value> {
+pub fn ask(path: &Path, request: &Request) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     writeln!(stream, "{}", serde_json::to_string(request)?)?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
-    let answer: Value = serde_json::from_str(&line)?;
-    match answer.get("error").and_then(Value::as_str) {
-        Some(error) => Err(io::Error::other(error.to_owned())),
-        None => Ok(answer),
+    match serde_json::from_str(&line)? {
+        Answer::Refused { error } => Err(io::Error::other(error)),
+        answer => Ok(answer),
     }
 }

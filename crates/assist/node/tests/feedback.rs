@@ -27,11 +27,11 @@ fn a_measurement_reaches_the_senders() {
     // Nobody has measured the other.
     assert_eq!(memory.get(ue(3)), None);
     until("a link's status", || agent.status().daemons[0].registered == 2);
-    assert_eq!(daemon.state()["sessions"][0]["names"][0], "server.example");
+    assert_eq!(common::state(&daemon)["sessions"][0]["names"][0], "server.example");
     until_doing(
         "the daemon's own view",
         || report(&cell, ue(2), 12_000_000),
-        || daemon.state()["ues"][0]["bandwidth_bps"] == 12_000_000,
+        || common::state(&daemon)["ues"][0]["bandwidth_bps"] == 12_000_000,
     );
 }
 
@@ -131,13 +131,13 @@ fn the_period_is_as_registered() {
     let memory = Memory::default();
     let _agent = Agent::start(config, Box::new(memory.clone())).unwrap();
     until_doing("feedback", || report(&cell, ue(2), 12_000_000), || is_fresh(&memory, ue(2)));
-    let before = count(&daemon.state(), "/counts/sent");
+    let before = count(&common::state(&daemon), "/counts/sent");
     let began = midspan_assist::now();
     for _ in 0..75 {
         report(&cell, ue(2), 12_000_000);
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let sent = count(&daemon.state(), "/counts/sent") - before;
+    let sent = count(&common::state(&daemon), "/counts/sent") - before;
     // Not more than one each three quarters of a period, however often is measured.
     let most =
         midspan_assist::now().since(began).as_nanos() / Span::from_millis(375).as_nanos() + 1;

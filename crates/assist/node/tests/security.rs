@@ -33,11 +33,11 @@ fn certificates_that_are_expired_or_foreign_open_nothing() {
     {
         network.put_identity("server", &identity);
         let (agent, memory) = network.agent(&[daemon.address()], &[ue(2)]);
-        let counted = || count(&daemon.state(), &format!("/refused/{refusal}")) > 0;
+        let counted = || count(&common::state(&daemon), &format!("/refused/{refusal}")) > 0;
         until_doing(refusal, || report(&cell, ue(2), 12_000_000), counted);
         until("a fault at the agent", || agent.status().daemons[0].last_fault.is_some());
         assert_eq!(memory.get(ue(2)), None);
-        assert_eq!(count(&daemon.state(), "/counts/registered"), 0);
+        assert_eq!(count(&common::state(&daemon), "/counts/registered"), 0);
     }
 }
 
@@ -69,14 +69,14 @@ fn a_server_gets_nothing_for_anothers_ue_and_loses_what_is_taken_away() {
     until("a refusal", || agent.status().daemons[0].refused == 1);
     assert_eq!(memory.get(foreign), None);
     // Once for each time that it asked.
-    assert!(count(&daemon.state(), "/counts/refused_not_allowed") >= 1);
+    assert!(count(&common::state(&daemon), "/counts/refused_not_allowed") >= 1);
     // The policy changes while they are connected.
     network.policy("server.example", "10.46.0.0/16");
     until_doing("the loss", both, || memory.get(ue(2)).is_none());
     assert!(agent.status().daemons[0].connected);
     // And what is wrong in a policy leaves the old one in force.
     network.put("policy.toml", "[[peer]]\nname = 7\n");
-    until_doing("a failed reload", both, || count(&daemon.state(), "/reloads_failed") > 0);
+    until_doing("a failed reload", both, || count(&common::state(&daemon), "/reloads_failed") > 0);
     assert!(agent.status().daemons[0].connected);
 }
 
@@ -108,8 +108,10 @@ fn certificates_rotate_and_are_revoked_without_a_restart() {
             server.fingerprint
         ),
     );
-    until_doing("the end", tell, || count(&daemon.state(), "/ended/revoked") == 1);
-    until_doing("a refusal", tell, || count(&daemon.state(), "/refused/certificate_revoked") > 0);
+    until_doing("the end", tell, || count(&common::state(&daemon), "/ended/revoked") == 1);
+    until_doing("a refusal", tell, || {
+        count(&common::state(&daemon), "/refused/certificate_revoked") > 0
+    });
     until("a timeout", || !fresh());
     // A new one is let in, and revoked by the authority's list.
     server = network.authority.issue_now(&["server.example"]).unwrap();
@@ -117,7 +119,7 @@ fn certificates_rotate_and_are_revoked_without_a_restart() {
     until_doing("feedback", tell, fresh);
     let list = network.authority.revoke(&[&server]).unwrap();
     network.put("revoked.pem", &list);
-    until_doing("the end", tell, || count(&daemon.state(), "/ended/revoked") == 2);
+    until_doing("the end", tell, || count(&common::state(&daemon), "/ended/revoked") == 2);
     until("a timeout", || !fresh());
 }
 
@@ -212,7 +214,7 @@ fn what_is_forged_replayed_cut_or_reordered_on_the_wire_changes_nothing() {
         let told = bandwidth(&memory, ue(2)).unwrap_or(0);
         assert!(told >= last && told.is_multiple_of(1_000) && told < 100_000_000, "{last} {told}");
         last = told;
-        let (state, status) = (daemon.state(), agent.status());
+        let (state, status) = (common::state(&daemon), agent.status());
         let not_authentic = count(&state, "/audit/not_authentic") + status.audit.not_authentic;
         let replayed = count(&state, "/audit/replayed") + status.audit.replayed;
         not_authentic > 20 && replayed > 5
@@ -272,7 +274,7 @@ fn a_peer_that_talks_nonsense_is_hung_up_on_and_counted() {
         }
     });
     // The peer may know of the last before the daemon has counted it.
-    let violations = || count(&daemon.state(), "/ended/violation");
+    let violations = || count(&common::state(&daemon), "/ended/violation");
     until_doing("all are counted", || (), || violations() >= u64::from(rounds));
     assert_eq!(violations(), u64::from(rounds));
     until_doing(
@@ -401,7 +403,7 @@ fn a_sender_that_takes_all_leaves_enough_for_others() {
         Agent::start(config, Box::new(Memory::default())).unwrap()
     };
     let _greedy = [greedy(), greedy(), greedy()];
-    let refused = || count(&daemon.state(), "/counts/refused_too_many") > 4_000;
+    let refused = || count(&common::state(&daemon), "/counts/refused_too_many") > 4_000;
     until("the refusals", refused);
     let (agent, memory) = network.agent(&[daemon.address()], &[ue(2)]);
     let tell = || report(&cell, ue(2), 12_000_000);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::{Network, count, report, until, until_doing};
 use midspan_assist::agent::{Agent, Memory};
 use midspan_assist::config::DaemonConfig;
-use midspan_assist::control::Request;
+use midspan_assist::control::{Answer, Request};
 use midspan_assist::daemon::Daemon;
 use midspan_assist_proto::{Causal, Oracle};
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn ue<'a>(state: &'a Value, address: &str) -> Option<&'a Value> {
 }
 
 fn bandwidth(daemon: &Daemon<Causal>, address: &str) -> Option<u64> {
-    ue(&daemon.state(), address)?["bandwidth_bps"].as_u64()
+    ue(&common::state(daemon), address)?["bandwidth_bps"].as_u64()
 }
 
 #[test]
@@ -57,13 +57,13 @@ fn a_file_is_followed_past_truncation_and_replacement() {
     let told =
         |bits: u64| move |daemon: &Daemon<Causal>| bandwidth(daemon, "10.45.0.2") == Some(bits);
     until_doing("a line", || tell(8_000_000), || told(8_000_000)(&daemon));
-    assert!(ue(&daemon.state(), "10.45.0.9").is_none());
+    assert!(ue(&common::state(&daemon), "10.45.0.9").is_none());
     fs::write(&path, heading).unwrap();
     until_doing("a line after truncation", || tell(7_000_000), || told(7_000_000)(&daemon));
     fs::rename(&path, network.path("old.csv")).unwrap();
     append(&path, heading);
     until_doing("a line of the new file", || tell(6_000_000), || told(6_000_000)(&daemon));
-    assert_eq!(count(&daemon.state(), "/sources/0/unreadable"), 0);
+    assert_eq!(count(&common::state(&daemon), "/sources/0/unreadable"), 0);
 }
 
 #[test]
@@ -118,27 +118,28 @@ fn an_rnti_is_a_ue_once_somebody_says_which() {
             ),
         );
     };
-    let unmapped = || count(&daemon.state(), "/sources/0/unmapped");
+    let unmapped = || count(&common::state(&daemon), "/sources/0/unmapped");
     until_doing("unmapped readings", &mut tell, || unmapped() > 2);
-    assert_eq!(daemon.state()["ues"].as_array().unwrap().len(), 0);
+    assert_eq!(common::state(&daemon)["ues"].as_array().unwrap().len(), 0);
     fs::write(&map, "70,10.45.0.2\n").unwrap();
     let served = |address: &'static str| {
         let daemon = &daemon;
         // Bytes stand still in this report, which says that nothing was carried of what waits.
-        move || ue(&daemon.state(), address).is_some()
+        move || ue(&common::state(daemon), address).is_some()
     };
     until_doing("the UE of the file", &mut tell, served("10.45.0.2"));
     let map_to = |rnti, ue: &str| {
         daemon.ask(Request::Map { source: "cell".into(), rnti, ue: ue.parse().unwrap() })
     };
-    assert_eq!(map_to(71, "10.45.0.3")["done"], true);
+    assert!(matches!(map_to(71, "10.45.0.3"), Some(Answer::Done { done: true })));
     until_doing("the UE of the command", &mut tell, served("10.45.0.3"));
     // The RNTI is given to another: what was known of the first holds no longer.
-    assert_eq!(map_to(71, "10.45.0.4")["done"], true);
+    assert!(matches!(map_to(71, "10.45.0.4"), Some(Answer::Done { done: true })));
     until_doing("the other UE", &mut tell, served("10.45.0.4"));
-    assert!(ue(&daemon.state(), "10.45.0.3").is_none());
+    assert!(ue(&common::state(&daemon), "10.45.0.3").is_none());
     let unknown = daemon.ask(Request::Unmap { source: "tower".into(), rnti: 71 });
-    assert_eq!(unknown["error"], "no source `tower`");
+    let Some(Answer::Refused { error }) = unknown else { panic!("{unknown:?}") };
+    assert_eq!(error, "no source `tower`");
 }
 
 #[test]
@@ -173,10 +174,10 @@ fn a_gnb_is_subscribed_to_over_its_websocket_and_again_when_it_is_lost() {
     });
     let daemon = daemon(&network, &source);
     until("feedback", || bandwidth(&daemon, "10.45.0.2") == Some(17_000_000));
-    until("a lost connection", || count(&daemon.state(), "/sources/0/down") > 0);
-    let before = count(&daemon.state(), "/sources/0/readings");
-    until("readings again", || count(&daemon.state(), "/sources/0/readings") > before + 5);
-    assert_eq!(count(&daemon.state(), "/sources/0/unreadable"), 0);
+    until("a lost connection", || count(&common::state(&daemon), "/sources/0/down") > 0);
+    let before = count(&common::state(&daemon), "/sources/0/readings");
+    until("readings again", || count(&common::state(&daemon), "/sources/0/readings") > before + 5);
+    assert_eq!(count(&common::state(&daemon), "/sources/0/unreadable"), 0);
     drop(daemon);
     gnb.join().unwrap();
 }
@@ -211,9 +212,9 @@ fn radio_network_information_is_polled() {
     });
     let daemon = daemon(&network, &source);
     until("feedback", || bandwidth(&daemon, "10.45.0.2") == Some(24_000_000));
-    until("an answer that is none", || count(&daemon.state(), "/sources/0/down") > 0);
-    let before = count(&daemon.state(), "/sources/0/readings");
-    until("readings again", || count(&daemon.state(), "/sources/0/readings") > before + 5);
+    until("an answer that is none", || count(&common::state(&daemon), "/sources/0/down") > 0);
+    let before = count(&common::state(&daemon), "/sources/0/readings");
+    until("readings again", || count(&common::state(&daemon), "/sources/0/readings") > before + 5);
     drop(daemon);
     stop.store(true, Ordering::Relaxed);
     api.join().unwrap();
@@ -230,7 +231,7 @@ fn a_source_that_lies_or_stalls_is_cut_off_and_not_believed() {
         || report(&cell, common::ue(2), 20_000_000),
         || known() == Some(20_000_000),
     );
-    let verdict = || daemon.state()["sources"][0]["verdict"].as_str().unwrap().to_owned();
+    let verdict = || common::state(&daemon)["sources"][0]["verdict"].as_str().unwrap().to_owned();
     // Ten times what the network can have, and back, again and again.
     let mut turn = 0;
     let lie = || {
@@ -239,7 +240,7 @@ fn a_source_that_lies_or_stalls_is_cut_off_and_not_believed() {
     };
     until_doing("the cut", lie, || verdict() == "cut_off");
     assert!(known().unwrap() <= 10_000_000_000);
-    let state = daemon.state();
+    let state = common::state(&daemon);
     assert!(count(&state, "/counts/clipped_jump") + count(&state, "/counts/clipped_ceiling") >= 10);
     assert_eq!(count(&state, "/sources/0/cut_off"), 1);
     // What it says now has no effect.
@@ -247,10 +248,12 @@ fn a_source_that_lies_or_stalls_is_cut_off_and_not_believed() {
     until_doing(
         "ignored readings",
         || report(&cell, common::ue(2), 20_000_000),
-        || count(&daemon.state(), "/sources/0/ignored") > 20,
+        || count(&common::state(&daemon), "/sources/0/ignored") > 20,
     );
-    assert_eq!(count(&daemon.state(), "/counts/sent"), before);
-    assert!(ue(&daemon.state(), "10.45.0.2").is_none_or(|ue| ue["bandwidth_bps"].is_null()));
+    assert_eq!(count(&common::state(&daemon), "/counts/sent"), before);
+    assert!(
+        ue(&common::state(&daemon), "10.45.0.2").is_none_or(|ue| ue["bandwidth_bps"].is_null())
+    );
     until("a timeout", || !common::is_fresh(&memory, common::ue(2)));
 }
 
@@ -258,11 +261,11 @@ fn a_source_that_lies_or_stalls_is_cut_off_and_not_believed() {
 fn a_stalled_source_is_said_to_be_and_heard_again() {
     let network = Network::new();
     let (daemon, cell) = network.daemon();
-    let verdict = || daemon.state()["sources"][0]["verdict"].as_str().unwrap().to_owned();
+    let verdict = || common::state(&daemon)["sources"][0]["verdict"].as_str().unwrap().to_owned();
     report(&cell, common::ue(2), 20_000_000);
     until("a stall", || verdict() == "stalled");
     until_doing("a word", || report(&cell, common::ue(2), 20_000_000), || verdict() == "believed");
-    until("the count", || count(&daemon.state(), "/sources/0/stalled") >= 1);
+    until("the count", || count(&common::state(&daemon), "/sources/0/stalled") >= 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use core::net::IpAddr;
 use std::collections::BTreeMap;
 
 use midspan_units::{Rate, Span, Time};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::fairness::Coefficient;
@@ -75,7 +75,7 @@ pub enum Refusal {
 }
 
 /// How many datagrams had which fate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Used.
     pub accepted: u64,
@@ -97,6 +97,16 @@ pub struct Tally {
     pub old: u64,
     /// See [`Refusal::Implausible`].
     pub implausible: u64,
+}
+
+impl Tally {
+    /// All that came and was not used.
+    pub fn refused(&self) -> u64 {
+        let Tally { accepted: _, missing: _, malformed, unregistered, other_ue, .. } = *self;
+        let Tally { other_basis, replayed, overtaken, old, implausible, .. } = *self;
+        let of_shape = malformed + unregistered + other_ue + other_basis;
+        of_shape + replayed + overtaken + old + implausible
+    }
 }
 
 impl Inbox {

@@ -51,7 +51,7 @@ impl Default for Limits {
 }
 
 /// What a registry has done so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Readings taken in.
     pub readings: u64,
@@ -86,7 +86,7 @@ pub struct Due {
 }
 
 /// What is known of one UE.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UeView {
     /// Its address.
     pub ue: IpAddr,

@@ -42,7 +42,7 @@ impl Default for HealthLimits {
 pub const GOOD_PER_FAULT: u32 = 8;
 
 /// What a source is worth now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HealthState {
     /// It is believed.
@@ -53,6 +53,23 @@ pub enum HealthState {
     CutOff,
     /// The time of being cut off is over; what it says is watched and not yet used.
     OnProbation,
+}
+
+impl HealthState {
+    /// Whether what it says is used.
+    pub const fn is_believed(self) -> bool {
+        matches!(self, HealthState::Believed)
+    }
+
+    /// In words.
+    pub const fn label(self) -> &'static str {
+        match self {
+            HealthState::Believed => "believed",
+            HealthState::Stalled => "stalled",
+            HealthState::CutOff => "cut off",
+            HealthState::OnProbation => "on probation",
+        }
+    }
 }
 
 /// Watches one source: a source that stalls or lies is cut off, not believed.

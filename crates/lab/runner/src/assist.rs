@@ -14,7 +14,7 @@ use midspan_assist::agent::{Agent, FeedbackMap};
 use midspan_assist::config::{
     AgentConfig, DaemonAddress, DaemonConfig, FlowsFrom, MinRttFrom, PORT,
 };
-use midspan_assist::daemon::Daemon;
+use midspan_assist::daemon::{Daemon, DaemonStatus};
 use midspan_assist::now;
 use midspan_assist::source::{Embedded, SourceConfig, SourceKind, Sourced, UeName};
 use midspan_assist::tls::{DevSet, Identity};
@@ -41,7 +41,7 @@ pub struct NetAssist {
 
 /// A daemon of either basis, and the base station that it listens to.
 trait Running: Send {
-    fn state(&self) -> serde_json::Value;
+    fn status(&self) -> Option<DaemonStatus>;
 }
 
 impl NetAssist {
@@ -93,13 +93,14 @@ impl NetAssist {
 
     /// What became of the feedback so far.
     pub fn record(&self) -> FeedbackRecord {
-        let state = self.daemon.state();
-        let of_source = |key: &str| state["sources"][0][key].as_u64().unwrap_or(0);
+        let status = self.daemon.status();
+        let source = status.as_ref().and_then(|status| status.sources.first());
+        let counts = source.map(|source| source.counts).unwrap_or_default();
         let tally = self.agent.status().daemons[0].tally;
         FeedbackRecord {
-            readings: of_source("readings"),
-            clipped: of_source("implausible"),
-            ignored: of_source("ignored"),
+            readings: counts.readings,
+            clipped: counts.implausible,
+            ignored: counts.ignored,
             used: tally.accepted,
             missing: tally.missing,
         }
@@ -157,8 +158,8 @@ fn report<B: Recorded>(cell: &Embedded<B>, script: &Script, start: Time, stopped
 }
 
 impl<B: Sourced> Running for Station<B> {
-    fn state(&self) -> serde_json::Value {
-        self.daemon.state()
+    fn status(&self) -> Option<DaemonStatus> {
+        self.daemon.status()
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) mod doctor;
 #[cfg(feature = "relay")]
 mod gain;
 pub(crate) mod generate;
+#[cfg(any(feature = "assist", feature = "relay"))]
+mod keys;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 #[cfg(feature = "lab")]

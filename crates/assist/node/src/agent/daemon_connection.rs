@@ -8,7 +8,7 @@ use std::time::Duration;
 use midspan_assist_proto::{Frames, Inbox, Tally, ToDaemon, ToSender};
 use midspan_units::Span;
 use quinn::{Connection, Endpoint, RecvStream, SendStream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
 }
 
 /// How a connection to a daemon stands.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct LinkStatus {
     /// The daemon's address.
     pub daemon: String,

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use midspan_units::{Span, Time};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How long legs may be without feedback before somebody is told.
 const SILENCE: Span = Span::from_secs(1);
 
 /// How the legs to one UE fare.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Legs {
     /// The UE.
     pub ue: IpAddr,

@@ -17,8 +17,7 @@ use std::time::Duration;
 use midspan_assist_proto::fairness::window_per_flow;
 use midspan_assist_proto::{Board, Entry, Update};
 use midspan_units::{ByteSize, Span, Time};
-use serde::Serialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub use daemon_connection::LinkStatus;
@@ -27,7 +26,7 @@ pub use sink::{FeedbackMap, Memory, Sink};
 
 use crate::clock;
 use crate::config::{AgentConfig, FlowsFrom, MinRttFrom};
-use crate::control::{Control, Request};
+use crate::control::{Answer, Control, Request};
 use crate::daemon::{Error, runtime};
 use crate::tls::{Audit, AuditCounts};
 use daemon_connection::{DaemonConnection, Wanted};
@@ -45,7 +44,7 @@ const ALPHA: u32 = 2;
 const LINGER: Span = Span::from_secs(30);
 
 /// What an agent knows and has done.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AgentStatus {
     /// Daemon by daemon.
     pub daemons: Vec<LinkStatus>,
@@ -68,7 +67,7 @@ pub struct AgentStatus {
 }
 
 /// What the congestion controls are told of one UE.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AgentUe {
     /// Its address.
     pub ue: IpAddr,
@@ -299,8 +298,12 @@ impl Prepared {
                 () = &mut stop => break,
                 Some((request, answer)) = self.questions.recv() => {
                     let said = match request {
-                        Request::State => json!(status(&self.shared, &self.audit)),
-                        _ => json!({ "error": "an agent knows no RNTIs" }),
+                        Request::State => {
+                            Answer::Agent(Box::new(status(&self.shared, &self.audit)))
+                        }
+                        Request::Map { .. } | Request::Unmap { .. } => {
+                            Answer::refused("an agent knows no RNTIs")
+                        }
                     };
                     let _ = answer.send(said);
                 }

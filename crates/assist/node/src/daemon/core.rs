@@ -14,7 +14,6 @@ use midspan_assist_proto::{Policy, Registry, SessionId, SourceId, ToSender};
 use midspan_units::Span;
 use quinn::Endpoint;
 use rustls::server::danger::ClientCertVerifier;
-use serde_json::{Value, json};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -24,7 +23,7 @@ use super::status::{DaemonStatus, SessionStatus};
 use super::{Close, Error, Event, probe};
 use crate::clock;
 use crate::config::{DaemonConfig, load_policy};
-use crate::control::{Control, Question, Request};
+use crate::control::{Answer, Control, Question, Request};
 use crate::source::{SourceEvent, Sourced, ToDaemon};
 use crate::tls::{Audit, Peer, modified};
 
@@ -328,24 +327,24 @@ impl<B: Sourced> Core<B> {
         Ok(())
     }
 
-    fn answer(&mut self, request: Request) -> Value {
+    fn answer(&mut self, request: Request) -> Answer {
         let by_name = |sources: &mut Vec<Source>, name: &str| {
             sources.iter().position(|source| source.name() == name)
         };
         match request {
-            Request::State => serde_json::to_value(self.status()).unwrap_or_default(),
+            Request::State => Answer::Daemon(Box::new(self.status())),
             Request::Map { source, rnti, ue } => match by_name(&mut self.sources, &source) {
                 Some(index) => {
                     self.sources[index].map(rnti, ue, &mut self.registry);
-                    json!({ "done": true })
+                    Answer::Done { done: true }
                 }
-                None => json!({ "error": format!("no source `{source}`") }),
+                None => Answer::refused(&format!("no source `{source}`")),
             },
             Request::Unmap { source, rnti } => match by_name(&mut self.sources, &source) {
                 Some(index) => {
-                    json!({ "done": self.sources[index].unmap(rnti, &mut self.registry) })
+                    Answer::Done { done: self.sources[index].unmap(rnti, &mut self.registry) }
                 }
-                None => json!({ "error": format!("no source `{source}`") }),
+                None => Answer::refused(&format!("no source `{source}`")),
             },
         }
     }
@@ -367,8 +366,8 @@ impl<B: Sourced> Core<B> {
             sources: self.sources.iter().map(|source| source.status(now)).collect(),
             counts: self.registry.counts(),
             audit: self.audit.counts(),
-            refused: self.refused.clone(),
-            ended: self.ended.clone(),
+            refused: named(&self.refused),
+            ended: named(&self.ended),
             reloads_failed: self.reloads_failed,
             unsent: self.unsent,
             late_us: [
@@ -379,6 +378,10 @@ impl<B: Sourced> Core<B> {
             network_us: self.network.map(Span::as_micros),
         }
     }
+}
+
+fn named(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+    counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
 }
 
 /// When the files that are read again were last changed.

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use status::{DaemonStatus, SessionStatus, SourceCounts, SourceStatus};
 
 use crate::config::{ConfigError, DaemonConfig};
-use crate::control::{Question, Request};
+use crate::control::{Answer, Question, Request};
 use crate::source::{Embedded, SourceKind, Sourced};
 use crate::tls::IdentityError;
 use session::{Failed, Opened};
@@ -185,16 +185,19 @@ impl<B: Basis> Daemon<B> {
         self.embedded.iter().find(|(known, _)| known == name).map(|(_, source)| source.clone())
     }
 
-    /// What `midspan assist top` would be told, as JSON. Null if the daemon has ended.
-    pub fn state(&self) -> serde_json::Value {
-        self.ask(Request::State)
+    /// What `midspan assist top` would be told; none if the daemon has ended.
+    pub fn status(&self) -> Option<DaemonStatus> {
+        match self.ask(Request::State)? {
+            Answer::Daemon(status) => Some(*status),
+            Answer::Agent(_) | Answer::Done { .. } | Answer::Refused { .. } => None,
+        }
     }
 
-    /// Asks what may be asked over its socket.
-    pub fn ask(&self, request: Request) -> serde_json::Value {
+    /// Asks what may be asked over its socket; none if the daemon has ended.
+    pub fn ask(&self, request: Request) -> Option<Answer> {
         let (to, answer) = oneshot::channel();
-        let sent = self.questions.blocking_send((request, to));
-        sent.ok().and_then(|()| answer.blocking_recv().ok()).unwrap_or_default()
+        self.questions.blocking_send((request, to)).ok()?;
+        answer.blocking_recv().ok()
     }
 }
 

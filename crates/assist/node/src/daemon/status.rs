@@ -2,12 +2,12 @@ use std::collections::BTreeMap;
 
 use midspan_assist_proto::{BasisKind, Counts, HealthState, UeView};
 use midspan_units::Span;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::tls::AuditCounts;
 
 /// What a daemon knows and has done.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DaemonStatus {
     /// Of which windows all feedback is.
     pub basis: BasisKind,
@@ -24,9 +24,9 @@ pub struct DaemonStatus {
     /// What QUIC refused by itself.
     pub audit: AuditCounts,
     /// Connections that did not become sessions, by why.
-    pub refused: BTreeMap<&'static str, u64>,
+    pub refused: BTreeMap<String, u64>,
     /// Sessions that ended, by how.
-    pub ended: BTreeMap<&'static str, u64>,
+    pub ended: BTreeMap<String, u64>,
     /// Times that changed files could not be used; the old ones hold.
     pub reloads_failed: u64,
     /// Datagrams that a connection did not take.
@@ -39,7 +39,7 @@ pub struct DaemonStatus {
 }
 
 /// One connection.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SessionStatus {
     /// As UEs name it.
     pub id: u64,
@@ -54,7 +54,7 @@ pub struct SessionStatus {
 }
 
 /// One source.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SourceStatus {
     /// Its name.
     pub name: String,
@@ -72,7 +72,7 @@ pub struct SourceStatus {
 }
 
 /// What a source has said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SourceCounts {
     /// Readings of UEs.
     pub readings: u64,

@@ -16,7 +16,7 @@ use quinn::crypto::{
 use quinn::{ConnectError, ConnectionId, Side};
 use quinn_proto::TransportError;
 use quinn_proto::transport_parameters::TransportParameters;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The counts of one end, all its connections together.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +29,7 @@ struct Counters {
 }
 
 /// What QUIC has refused so far.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AuditCounts {
     /// Packets of a connection that nobody with its keys wrote: forged, changed or cut.
     pub not_authentic: u64,

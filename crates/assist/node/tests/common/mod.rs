@@ -12,7 +12,7 @@ use midspan_assist::daemon::Daemon;
 use midspan_assist::now;
 use midspan_assist::source::{Embedded, UeName};
 use midspan_assist::tls::{DevSet, Identity, Issued};
-use midspan_assist_proto::{BasisKind, Causal, LinkReading, Reading};
+use midspan_assist_proto::{Basis, BasisKind, Causal, LinkReading, Reading};
 use midspan_units::{Rate, Span};
 use serde_json::Value;
 
@@ -147,6 +147,11 @@ pub fn is_fresh(memory: &Memory, ue: IpAddr) -> bool {
 
 pub fn bandwidth(memory: &Memory, ue: IpAddr) -> Option<u64> {
     memory.get(ue).map(|(entry, _)| entry.bandwidth.as_bps())
+}
+
+/// As JSON, which is what users see.
+pub fn state<B: Basis>(daemon: &Daemon<B>) -> Value {
+    serde_json::to_value(daemon.status().unwrap()).unwrap()
 }
 
 pub fn count(state: &Value, path: &str) -> u64 {

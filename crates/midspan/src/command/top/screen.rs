@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use midspan_observe::admin::Order;
 use ratatui::Frame as Canvas;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
@@ -16,6 +16,7 @@ use ratatui::widgets::{Paragraph, Row, Table};
 use super::frame::{Frame, Sample};
 use super::{PATIENCE, look};
 use crate::command::admin::{Connection, HEADINGS, table};
+use crate::command::keys;
 
 const KEYS: &str = "q ends, r by rate, b by bytes, a by age";
 
@@ -109,18 +110,11 @@ enum Key {
     Order(Order),
 }
 
-/// What the user pressed, if it was before `due`.
+/// What the user wants, if it was before `due`.
 fn next_key(due: Instant) -> io::Result<Option<Key>> {
-    if !event::poll(due.saturating_duration_since(Instant::now()))? {
-        return Ok(None);
-    }
-    let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = event::read()?
-    else {
-        return Ok(None);
-    };
-    Ok(match code {
-        KeyCode::Char('q') | KeyCode::Esc => Some(Key::End),
-        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Some(Key::End),
+    let Some(key) = keys::pressed(due)? else { return Ok(None) };
+    Ok(match key.code {
+        _ if keys::ends(key) => Some(Key::End),
         KeyCode::Char('r') => Some(Key::Order(Order::Rate)),
         KeyCode::Char('b') => Some(Key::Order(Order::Bytes)),
         KeyCode::Char('a') => Some(Key::Order(Order::Age)),

@@ -37,7 +37,7 @@ impl Default for CapacityConfig {
 }
 
 /// From what a capacity is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
     /// The source said so: `told` in states and logs.
@@ -50,6 +50,18 @@ pub enum Evidence {
     /// The link was not filled: this is what earlier windows showed, or a bound. `held` in states and logs.
     #[serde(rename = "held")]
     Retained,
+}
+
+impl Evidence {
+    /// As states and logs have it.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Evidence::Reported => "told",
+            Evidence::Blocks => "blocks",
+            Evidence::Backlogged => "backlogged",
+            Evidence::Retained => "held",
+        }
+    }
 }
 
 /// A capacity, and from what it is known.
