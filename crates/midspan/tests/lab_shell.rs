@@ -1,5 +1,7 @@
 //! `midspan lab shell` and `midspan lab enter`, as their users call them.
 
+#[path = "common/capture.rs"]
+mod capture;
 mod common;
 
 use std::fs;
@@ -9,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use capture::{Capture, Seen};
 use common::assist::wait_for;
 
 /// One at a time: links want the machine for themselves.
@@ -285,11 +288,13 @@ fn packets_and_queues_are_written_down() {
     let kept = pings(&[&path[..], &["--log", log.to_str().unwrap()]].concat(), "12");
     assert_eq!(kept.len(), 12);
     for name in ["ue", "mec-access", "mec-wide", "server"] {
-        let packets = packets(&fs::read(format!("{captures}{name}.pcap")).unwrap());
+        let capture = Capture::read(Path::new(&format!("{captures}{name}.pcapng")));
+        assert_eq!(capture.interface, name);
+        assert!(capture.comment.contains("rtt 20 ms"), "{}", capture.comment);
         // Headers alone of echo requests and replies: 20 bytes and 8; the rest is 7.
-        let echos = packets.iter().filter(|packet| (packet.1, packet.2) == (28, 35)).count();
-        assert_eq!(echos, 24, "{name}: {packets:?}");
-        assert!(packets.is_sorted_by_key(|packet| packet.0), "{name}: {packets:?}");
+        let is_echo = |packet: &&Seen| (packet.kept.len(), packet.wire_bytes) == (28, 35);
+        assert_eq!(capture.packets.iter().filter(is_echo).count(), 24, "{name}: {capture:?}");
+        assert!(capture.packets.is_sorted_by_key(|packet| packet.at), "{name}: {capture:?}");
     }
     let log = fs::read_to_string(log).unwrap();
     let mut lines = log.lines();
@@ -305,19 +310,6 @@ fn packets_and_queues_are_written_down() {
     };
     assert!(out("access", "up") >= 12 && out("wide", "down") >= 12, "{log}");
     assert!(lines.count() >= 8, "{log}");
-}
-
-/// Of each packet in a pcap file: when, how many bytes are kept, how many it had.
-fn packets(file: &[u8]) -> Vec<(u64, u32, u32)> {
-    let word = |at: usize| u32::from_ne_bytes(file[at..at + 4].try_into().unwrap());
-    assert_eq!((word(0), word(20)), (0xa1b2_3c4d, 101));
-    let (mut at, mut packets) = (24, Vec::new());
-    while at < file.len() {
-        let time = u64::from(word(at)) * 1_000_000_000 + u64::from(word(at + 4));
-        packets.push((time, word(at + 8), word(at + 12)));
-        at += 16 + word(at + 8) as usize;
-    }
-    packets
 }
 
 #[test]

@@ -1,15 +1,21 @@
 //! Runs in virtual time, spread over the machine's cores.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Context, Result, anyhow};
 use midspan_path::{Externals, Traces};
 use midspan_scenario::Scenario;
-use midspan_scenario::record::{Backend, Outcome, Record, SCHEMA};
+use midspan_scenario::record::{Backend, Measurement, Outcome, Record, SCHEMA};
+use midspan_sim::{Place, Sight, Tap};
+use midspan_units::Time;
 
+use crate::capture::{CaptureWriter, Captures};
 use crate::sweep::PlannedRun;
 
 /// What every simulated run of a scenario shares.
@@ -20,6 +26,8 @@ pub struct Simulation<'a> {
     pub traces: &'a Traces,
     /// The elements from outside that its path names.
     pub externals: &'a Externals,
+    /// What to keep of packets, if anything.
+    pub captures: Option<&'a Captures>,
 }
 
 impl Simulation<'_> {
@@ -72,11 +80,9 @@ impl Simulation<'_> {
     /// Makes one run. One that fails is a record too, which says why.
     pub fn run(&self, run: &PlannedRun<'_>) -> Record {
         let seed = self.scenario.run_seed(run.cell, run.repetition);
-        let Simulation { traces, externals, .. } = *self;
-        let made = midspan_sim::run_with(&run.cell.spec, run.variant, traces, externals, seed);
-        let outcome = match made {
-            Ok((measurement, _)) => Outcome::Measured(measurement),
-            Err(error) => Outcome::Failed { reason: error.to_string() },
+        let outcome = match self.attempt(run, seed) {
+            Ok(measurement) => Outcome::Measured(measurement),
+            Err(error) => Outcome::Failed { reason: format!("{error:#}") },
         };
         Record {
             schema: SCHEMA,
@@ -90,5 +96,61 @@ impl Simulation<'_> {
             started_unix_ms: 0,
             outcome,
         }
+    }
+
+    fn attempt(&self, run: &PlannedRun<'_>, seed: u64) -> Result<Measurement> {
+        let Simulation { traces, externals, .. } = *self;
+        let files = self.captures.map(|captures| self.files(captures, run)).transpose()?;
+        let files = files.map(|files| Rc::new(RefCell::new(files)));
+        let tap = files
+            .clone()
+            .map(|files| -> Tap { Box::new(move |sight| files.borrow_mut().add(sight)) });
+        let (spec, variant) = (&run.cell.spec, run.variant);
+        let (measurement, _) = midspan_sim::run_tapped(spec, variant, traces, externals, seed, tap)
+            .map_err(|error| anyhow!("{error}"))?;
+        if let Some(files) = files {
+            files.borrow_mut().finish().context("the captures are not complete")?;
+        }
+        Ok(measurement)
+    }
+
+    /// Begins the files of a run's packets.
+    fn files(&self, captures: &Captures, run: &PlannedRun<'_>) -> Result<Files> {
+        let places: &[Place] = match run.cell.spec.cells {
+            None => &Place::ROW,
+            Some(_) => &Place::CELLS,
+        };
+        let begin = |place: &Place| {
+            let file = captures.file(self.scenario, run, *place);
+            let writer = CaptureWriter::create(&file)
+                .with_context(|| format!("cannot write the capture {}", file.path.display()))?;
+            Ok((*place, writer))
+        };
+        let writers = places.iter().map(begin).collect::<Result<_>>()?;
+        Ok(Files { writers, written: Ok(()) })
+    }
+}
+
+/// The files of a simulated run's packets.
+struct Files {
+    writers: BTreeMap<Place, CaptureWriter>,
+    /// After what could not be written there is no more.
+    written: io::Result<()>,
+}
+
+impl Files {
+    fn add(&mut self, sight: &Sight<'_>) {
+        if self.written.is_ok()
+            && let Some(writer) = self.writers.get_mut(&sight.place)
+        {
+            let at = sight.at.since(Time::ZERO).into();
+            self.written = writer.add(at, sight.wire_bytes, sight.headers);
+        }
+    }
+
+    /// Whether everything is written.
+    fn finish(&mut self) -> io::Result<()> {
+        std::mem::replace(&mut self.written, Ok(()))?;
+        self.writers.values_mut().try_for_each(CaptureWriter::flush)
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+pub use midspan_batch::capture::Captures;
 pub use midspan_batch::read_traces;
 use midspan_path::{ElementSpec, Externals, Traces};
 use midspan_scenario::record::{Backend, Outcome, Record, Variant};
@@ -34,6 +35,8 @@ pub struct Experiment<'a> {
     pub selection: Selection,
     /// Results go into a folder of this one, named by the time.
     pub base: &'a Path,
+    /// What to keep of packets, if anything, of the runs that are made.
+    pub captures: Option<Captures>,
     /// Whether to begin anew even where a sweep was cut.
     pub fresh: bool,
     /// The command that asked for it, kept with the results.
@@ -107,8 +110,9 @@ impl Experiment<'_> {
         };
         for run in runs {
             progress.begin(run);
-            let record = runner.run(run.cell, run.variant, run.repetition);
+            let (record, missing) = runner.run_recorded(run, self.captures.as_ref());
             progress.end(run, &record);
+            missing.iter().for_each(|what| progress.tell(run, what));
             results.add(record)?;
         }
         Ok(())
@@ -122,7 +126,9 @@ impl Experiment<'_> {
         results: &mut Results,
     ) -> Result<()> {
         let externals = &Externals::new();
-        let simulation = Simulation { scenario: self.scenario, traces: self.traces, externals };
+        let captures = self.captures.as_ref();
+        let simulation =
+            Simulation { scenario: self.scenario, traces: self.traces, externals, captures };
         simulation.run_all(runs, |run, record| {
             progress.begin(run);
             progress.end(run, &record);
@@ -196,11 +202,19 @@ impl Progress {
             Outcome::Untrusted { reason, .. } => Some(format!("untrusted: {reason}")),
             Outcome::Failed { reason } => Some(format!("failed: {reason}")),
         };
-        match (doubt, self.watched) {
-            (Some(doubt), true) => self.bar.println(format!("{}: {doubt}", name(run))),
-            (Some(doubt), false) => eprintln!("{}: {doubt}", name(run)),
-            (None, true) => {}
-            (None, false) => eprintln!("{}: measured", name(run)),
+        match doubt {
+            Some(doubt) => self.tell(run, &doubt),
+            None if self.watched => {}
+            None => self.tell(run, "measured"),
+        }
+    }
+
+    /// A line about a run.
+    fn tell(&self, run: &PlannedRun<'_>, what: &str) {
+        let line = format!("{}: {what}", name(run));
+        match self.watched {
+            true => self.bar.println(line),
+            false => eprintln!("{line}"),
         }
     }
 

@@ -5,6 +5,7 @@
 //! [`proxy`] on the MEC, [`traffic`] across it; [`trial`] asks whether the machine can. [`shell`] puts that network around programs of the user's. [`recorded`] is the form in which results are kept. [`doctor`] says what this machine can do.
 
 pub mod assist;
+mod capture;
 mod controls;
 pub mod doctor;
 pub mod experiment;

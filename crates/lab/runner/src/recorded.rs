@@ -218,7 +218,7 @@ impl Simulated {
         anyhow::ensure!(!runs.is_empty(), "the selection leaves nothing to run");
         let before = processor_seconds();
         let mut records = Vec::with_capacity(runs.len());
-        Simulation { scenario, traces, externals: &Externals::new() }.run_all(
+        Simulation { scenario, traces, externals: &Externals::new(), captures: None }.run_all(
             &runs,
             |_, record| {
                 records.push(record);

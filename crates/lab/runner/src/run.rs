@@ -9,7 +9,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail, ensure};
 use midspan_assist::agent::FeedbackMap;
 use midspan_assist::now;
-use midspan_emu::Backend;
+use midspan_batch::capture::{Captures, Place};
+use midspan_batch::sweep::PlannedRun;
+use midspan_emu::{Backend, Tap};
 use midspan_path::Traces;
 use midspan_scenario::record::{
     self, BulkRecord, CutRecord, CutWatch, LegRecord, Measurement, Outcome, Record, SCHEMA,
@@ -22,11 +24,12 @@ use midspan_sys::sockdiag::TcpSocket;
 use midspan_units::{ByteSize, Span};
 
 use crate::assist::NetAssist;
+use crate::capture::{Ends as LinkEnds, Recording};
 use crate::legs;
 use crate::links::{self, LinkReports};
 use crate::pages::{self, Observer};
 use crate::proxy::Proxy;
-use crate::topology::{ShortestRtts, Topology};
+use crate::topology::{Fittings, ShortestRtts, Topology};
 use crate::traffic::{
     BulkPlan, BulkResult, CrossTraffic, Ends, PagePlan, SERVICE_PORT, TransferPlan,
 };
@@ -49,12 +52,30 @@ pub struct Runner<'a> {
 impl Runner<'_> {
     /// Runs `variant` in `cell` once. A run that fails is a record too, which says why.
     pub fn run(&self, cell: &Cell, variant: Variant, repetition: u32) -> Record {
+        self.run_recorded(&PlannedRun { cell, variant, repetition }, None).0
+    }
+
+    /// The same, and keeps its packets; answers what of these is missing as well, in a line each.
+    pub fn run_recorded(
+        &self,
+        run: &PlannedRun<'_>,
+        captures: Option<&Captures>,
+    ) -> (Record, Vec<String>) {
+        let PlannedRun { cell, variant, repetition } = *run;
         let seed = self.scenario.run_seed(cell, repetition);
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let outcome = self.attempt(cell, variant, seed).unwrap_or_else(|error| Outcome::Failed {
+        let files = captures.map(|captures| self.files(captures, run)).unwrap_or_default();
+        let whole = captures.is_some_and(|captures| captures.whole);
+        let made = Recording::start(files, whole).map(|(recording, taps)| {
+            // All that tells of packets is gone when this is over.
+            let outcome = self.attempt(cell, variant, seed, taps);
+            (outcome, recording.finish())
+        });
+        let (outcome, missing) = made.unwrap_or_else(|error| (Err(error), Vec::new()));
+        let outcome = outcome.unwrap_or_else(|error| Outcome::Failed {
             reason: format!("{error:#}").replace('\n', " "),
         });
-        Record {
+        let record = Record {
             schema: SCHEMA,
             scenario: self.scenario.name.clone(),
             digest: self.scenario.digest(),
@@ -65,12 +86,27 @@ impl Runner<'_> {
             seed,
             started_unix_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             outcome,
-        }
+        };
+        (record, missing)
     }
 
-    fn attempt(&self, cell: &Cell, variant: Variant, seed: u64) -> Result<Outcome> {
+    /// The files of a run's packets, by link.
+    fn files(&self, captures: &Captures, run: &PlannedRun<'_>) -> [LinkEnds; 2] {
+        let file = |place| Some(captures.file(self.scenario, run, place));
+        let [ue, mec_access, mec_wide, server] = Place::ROW.map(file);
+        [[ue, mec_access], [mec_wide, server]]
+    }
+
+    fn attempt(
+        &self,
+        cell: &Cell,
+        variant: Variant,
+        seed: u64,
+        taps: [Option<Tap>; 2],
+    ) -> Result<Outcome> {
         let spec = &cell.spec;
-        let topology = Topology::build(spec, variant, self.traces, seed, self.backend)?;
+        let fittings = Fittings { taps, cable: false };
+        let topology = Topology::fitted(spec, variant, self.traces, seed, self.backend, fittings)?;
         let (host, address) = topology.service(spec.service.at);
         let mut proxy = Proxy::start(variant, &topology.mec, spec, address, &self.midspan)?;
         let assist = NetAssist::start(spec, &topology, self.traces, self.feedback)?;

@@ -22,6 +22,7 @@ use crate::series::Series;
 use crate::setup;
 use crate::socket::{Setup, Socket, SocketId, User};
 use crate::splitter::Splitter;
+use crate::tap::Tap;
 use crate::world::World;
 
 /// What a run took.
@@ -58,6 +59,21 @@ pub fn run_with(
     externals: &Externals,
     seed: u64,
 ) -> Result<(Measurement, Work), Error> {
+    run_tapped(spec, variant, traces, externals, seed, None)
+}
+
+/// The same with a tap that is told of every packet, which changes nothing.
+///
+/// # Errors
+/// As [`run`] has them.
+pub fn run_tapped(
+    spec: &CellSpec,
+    variant: Variant,
+    traces: &Traces,
+    externals: &Externals,
+    seed: u64,
+    tap: Option<Tap>,
+) -> Result<(Measurement, Work), Error> {
     if variant == Variant::Haproxy {
         return Err(Error::Variant(variant));
     }
@@ -76,7 +92,7 @@ pub fn run_with(
     let mut run = Run {
         spec,
         variant,
-        world: World::new(net),
+        world: World::new(net, tap),
         assist,
         held: None,
         series: None,

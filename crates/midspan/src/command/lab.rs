@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use midspan_lab::experiment::{Experiment, read_traces};
+use midspan_lab::experiment::{Captures, Experiment, read_traces};
 use midspan_lab::export::csv_files;
 use midspan_lab::recorded::{Kept, Recorded};
 use midspan_lab::results::Results;
@@ -112,6 +112,13 @@ pub(crate) struct Run {
     /// of an axis, and for several axes
     #[arg(long, value_name = "AXIS=LABEL", value_parser = axis_label)]
     pub(super) only: Vec<(String, String)>,
+    /// Keep the headers of each run's packets in a folder of its own in this one: a pcapng file for each end of both
+    /// links
+    #[arg(long, value_name = "DIR")]
+    captures: Option<PathBuf>,
+    /// Keep packets whole; live runs only
+    #[arg(long, requires = "captures")]
+    captures_whole: bool,
 }
 
 impl Run {
@@ -144,6 +151,8 @@ pub(crate) struct Job {
     pub(crate) short: bool,
     pub(crate) fresh: bool,
     pub(crate) selection: Selection,
+    /// What to keep of packets, if anything.
+    pub(crate) captures: Option<Captures>,
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
@@ -179,6 +188,18 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
     let name = Scenario::parse(&text, &file).map_err(BadInput::because)?.name;
     let suffix = if arguments.short { "-short" } else { "" };
     let selection = arguments.selection();
+    let whole = arguments.captures_whole;
+    if whole && backend == Backend::Sim {
+        return Err(BadInput::because(
+            "--captures-whole: simulated packets have headers alone; leave it out",
+        ));
+    }
+    let captures = arguments.captures.map(|folder| Captures { folder, whole });
+    if let Some(Captures { folder, .. }) = &captures {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            BadInput::because(format!("--captures: cannot make {}: {error}", folder.display()))
+        })?;
+    }
     execute(&Job {
         text,
         directory: arguments
@@ -190,6 +211,7 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
         short: arguments.short,
         fresh: arguments.fresh,
         selection,
+        captures,
     })
 }
 
@@ -216,6 +238,7 @@ impl Job {
             selection: self.selection.clone(),
             base: &self.base,
             fresh: self.fresh,
+            captures: self.captures.clone(),
             command: this_command()?,
             midspan: this_program()?,
         };

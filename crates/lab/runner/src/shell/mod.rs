@@ -33,10 +33,10 @@ use midspan_units::Span;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use self::capture::Captures;
 use self::held_process::{HeldProcess, heeded};
 use self::log::Log;
 use self::running::Entry;
+use crate::capture::Recording;
 use crate::controls::{self, HeldControls};
 use crate::links::LinkReports;
 use crate::proxy::{Proxy, last_lines};
@@ -85,7 +85,7 @@ pub struct Shell<'a> {
     servers: Vec<Server>,
     relay: Option<Proxy>,
     log: Option<Log>,
-    captures: Captures,
+    recording: Recording,
     topology: Arc<Topology>,
     _controls: Option<HeldControls>,
 }
@@ -119,7 +119,9 @@ impl<'a> Shell<'a> {
     /// What the system does not allow, a file that cannot be written, a server that ends at once.
     pub fn open(plan: Plan<'a>) -> Result<Shell<'a>> {
         let controls = plan.scenario.map(controls::hold).transpose()?;
-        let (captures, taps) = Captures::start(plan.capture)?;
+        let files = plan.capture.map(|capture| capture.files(plan.title)).unwrap_or_default();
+        let whole = plan.capture.is_some_and(|capture| capture.whole);
+        let (recording, taps) = Recording::start(files, whole)?;
         let backend = Backend::available();
         let Plan { spec, variant, traces, seed, .. } = plan;
         let fittings = Fittings { taps, cable: true };
@@ -133,7 +135,7 @@ impl<'a> Shell<'a> {
             servers: Vec::new(),
             relay,
             log: None,
-            captures,
+            recording,
             topology,
             _controls: controls,
             plan,
@@ -239,11 +241,11 @@ impl<'a> Shell<'a> {
         let ended = self.servers.iter_mut().filter_map(|server| server.check().err());
         faults.extend(ended.map(in_words));
         faults.extend(self.log.take().and_then(Log::finish));
-        let Shell { servers, relay, captures, topology, .. } = self;
+        let Shell { servers, relay, recording, topology, .. } = self;
         drop((servers, relay));
-        // Captures are complete when the links are gone.
+        // The recording is complete when the links are gone.
         drop(topology);
-        faults.extend(captures.finish());
+        faults.extend(recording.finish());
         Ending { links: punctuality(&reports, rtts), faults }
     }
 }

@@ -50,6 +50,9 @@ impl World {
 
     /// A packet has come to `host`: goes on, or is there.
     fn arrive(&mut self, host: Host, datagram: Datagram) {
+        if let Some(tapped) = &mut self.tapped {
+            tapped.came(self.now, host, &datagram);
+        }
         let id = datagram.to as usize;
         let Some(socket) =
             self.sockets[id].as_mut().filter(|socket| socket.connection == datagram.connection)
@@ -80,6 +83,9 @@ impl World {
     }
 
     fn send(&mut self, from: Host, to: Host, datagram: Datagram) {
+        if let Some(tapped) = &mut self.tapped {
+            tapped.sent(self.now, from, &datagram);
+        }
         let lane = self.net.enqueue(self.now, from, way(from, to), datagram);
         self.reschedule(lane);
     }

@@ -21,6 +21,7 @@ use crate::packet::Datagram;
 use crate::socket::{Acquaintance, Setup, Socket, SocketId, Tcp, User};
 use crate::splitter::Splitter;
 use crate::stretch::Stretch;
+use crate::tap::{Tap, Tapped};
 
 /// Everything that is simulated.
 pub(crate) struct World {
@@ -50,10 +51,12 @@ pub(crate) struct World {
     feedback: Option<(Host, Value)>,
     /// Events handled: packets that left a link, and timers.
     pub(crate) events: u64,
+    /// Who is told of packets.
+    tapped: Option<Tapped>,
 }
 
 impl World {
-    pub(crate) fn new(net: Net) -> World {
+    pub(crate) fn new(net: Net, tap: Option<Tap>) -> World {
         World {
             now: Time::ZERO,
             lanes: net.lanes(),
@@ -71,6 +74,7 @@ impl World {
             client_links: HashMap::new(),
             feedback: None,
             events: 0,
+            tapped: tap.map(Tapped::new),
         }
     }
 
@@ -108,6 +112,15 @@ impl World {
         let initiator = self.place();
         let acceptor = self.place();
         let between = [setup.host, to.0.host];
+        if let Some(tapped) = &mut self.tapped {
+            let on = match user {
+                User::Relay(flow) => self.flows[flow].legs.client,
+                User::Application(_) => None,
+            };
+            let on = on.and_then(|id| Some(self.sockets[id].as_ref()?.connection));
+            let split = matches!(to.1, User::Relay(_));
+            tapped.connect(ue, between, acceptor as u32, on, split);
+        }
         let acquaintance = setup.remembers.then_some((between[0], between[1], ue));
         setup.config.remembered_rtt = recall(&self.remembered, acquaintance);
         let tcp = Endpoint::connect(setup.config, setup.control, self.now, 0);
@@ -267,6 +280,9 @@ impl World {
             }
             let to = peer as u32;
             let datagram = Datagram::new(segment, ue, to, connection, transmit.burst);
+            if let Some(tapped) = &mut self.tapped {
+                tapped.sent(now, host, &datagram);
+            }
             sent = Some(self.net.enqueue(now, host, way, datagram));
         }
         if let Some(lane) = sent {

@@ -162,8 +162,12 @@ fn make(plan: &mut Plan, planned: &[Planned], progress: &ProgressBar) -> Result<
             repetition: run.repetition,
         })
         .collect();
-    let simulation =
-        Simulation { scenario: &scenario, traces: &Traces::new(), externals: &Externals::new() };
+    let simulation = Simulation {
+        scenario: &scenario,
+        traces: &Traces::new(),
+        externals: &Externals::new(),
+        captures: None,
+    };
     simulation.run_all(&runs, |_, record| {
         progress.inc(1);
         plan.add(&record).map_err(|error| anyhow!(error))

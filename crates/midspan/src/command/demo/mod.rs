@@ -100,5 +100,6 @@ fn job(arguments: &Arguments, bottleneck: &Bottleneck, backend: Backend) -> Job 
         short: arguments.short,
         fresh: true,
         selection: Default::default(),
+        captures: None,
     }
 }
