@@ -10,6 +10,7 @@ pub mod browse;
 mod charts;
 pub mod compare;
 mod conclusion;
+mod drawings;
 mod factors;
 pub mod gain;
 mod grid;
@@ -23,6 +24,7 @@ mod timeline;
 mod view;
 
 pub use conclusion::{Conclusion, Outcome};
+pub use drawings::Drawing;
 pub use machine::Machine;
 pub use report::Report;
 pub use terminal::Terminal;

@@ -5,7 +5,7 @@ use midspan_scenario::record::Record;
 use midspan_scenario::summary::{Foreign, Summary};
 
 use crate::grid::{Look, painted, wrapped};
-use crate::{Conclusion, Machine, Terminal, html, terminal};
+use crate::{Conclusion, Drawing, Machine, Terminal, drawings, html, terminal};
 
 /// Everything that a report is made of. The fields after the first three may be left empty; what
 /// they would show is then left out.
@@ -63,5 +63,10 @@ impl<'a> Report<'a> {
     /// A page that needs nothing but itself.
     pub fn html(&self) -> String {
         html::page(self)
+    }
+
+    /// Its plots, each by itself.
+    pub fn drawings(&self) -> Vec<Drawing> {
+        drawings::of(self)
     }
 }

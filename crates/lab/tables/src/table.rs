@@ -55,13 +55,13 @@ impl Table {
         self.columns.first().map_or(0, |column| column.values.len())
     }
 
-    /// A column of words.
-    pub(crate) fn text<'a>(&mut self, name: &str, values: impl Iterator<Item = Option<&'a str>>) {
+    /// Adds a column of words, as many as the table has rows if it has columns already.
+    pub fn text<'a>(&mut self, name: &str, values: impl Iterator<Item = Option<&'a str>>) {
         self.add(name, "", Values::Text(values.map(|value| value.map(str::to_owned)).collect()));
     }
 
-    /// A column of numbers with a `unit`; one that has none is of counts or ratios.
-    pub(crate) fn number(
+    /// The same of numbers with a `unit`; one that has none is of counts or ratios.
+    pub fn number(
         &mut self,
         name: &str,
         unit: &'static str,
@@ -70,8 +70,8 @@ impl Table {
         self.add(name, unit, Values::Number(values.collect()));
     }
 
-    /// A column of whole numbers.
-    pub(crate) fn count(
+    /// The same of whole numbers.
+    pub fn count(
         &mut self,
         name: &str,
         unit: &'static str,

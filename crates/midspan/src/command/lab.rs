@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use midspan_lab::experiment::{Captures, Experiment, read_traces};
-use midspan_lab::export::csv_files;
+use midspan_lab::export::{csv_files, parquet_files, png_files, svg_files};
 use midspan_lab::recorded::{Kept, Recorded};
 use midspan_lab::results::Results;
 use midspan_lab::sweep::Selection;
@@ -36,7 +36,7 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         results: PathBuf,
     },
-    /// Write the records of a results folder as tables with typed columns and their units
+    /// Write the records of a results folder as tables with typed columns and their units, or its plots
     Export(Export),
     /// Hold results against reference curves, or simulated ones against live ones, cell by cell
     Compare {
@@ -76,10 +76,19 @@ pub(crate) struct Export {
     /// Folder that `lab run` made
     #[arg(value_name = "DIR")]
     results: PathBuf,
-    /// As text, with types and units in datapackage.json
-    #[arg(long, required = true)]
+    /// Tables as text, with types and units in datapackage.json
+    #[arg(long, required_unless_present_any = ["parquet", "svg", "png"])]
     csv: bool,
-    /// Folder to write into [default: tables in DIR]
+    /// Tables as Parquet files, with types and units in them
+    #[arg(long)]
+    parquet: bool,
+    /// The report's plots
+    #[arg(long)]
+    svg: bool,
+    /// The same as pixels; needs rsvg-convert (librsvg)
+    #[arg(long)]
+    png: bool,
+    /// Folder to write into [default: tables and plots in DIR]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -282,8 +291,22 @@ fn report(directory: &Path) -> Result<ExitCode> {
 fn export(arguments: &Export) -> Result<ExitCode> {
     let results = open(&arguments.results)?;
     let scenario = scenario_of(&results)?;
-    let folder = arguments.out.clone().unwrap_or_else(|| arguments.results.join("tables"));
-    for file in csv_files(&scenario.title, results.records(), &folder)? {
+    let (title, records) = (&scenario.title, results.records());
+    let within = |name| arguments.out.clone().unwrap_or_else(|| arguments.results.join(name));
+    let mut files = Vec::new();
+    if arguments.csv {
+        files.extend(csv_files(title, records, &within("tables"))?);
+    }
+    if arguments.parquet {
+        files.extend(parquet_files(title, records, &within("tables"))?);
+    }
+    if arguments.svg {
+        files.extend(svg_files(&Report::new(&scenario, records)?, &within("plots"))?);
+    }
+    if arguments.png {
+        files.extend(png_files(&Report::new(&scenario, records)?, &within("plots"))?);
+    }
+    for file in files {
         println!("{}", file.display());
     }
     Ok(ExitCode::SUCCESS)

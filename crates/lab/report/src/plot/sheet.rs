@@ -105,6 +105,28 @@ pub(crate) fn draw(
     svg(description, WIDTH, bottom + AXIS, &html! { (legend.drawing) (body) })
 }
 
+/// A drawing as well for readers that know neither variables of style sheets nor their media, such as librsvg and
+/// Inkscape: in the light colours.
+pub(crate) fn without_variables(drawing: &str) -> String {
+    let light = STYLE.split("@media").next().unwrap_or_default();
+    // Its first rule has them all, but for the hues.
+    let (_, rules) = light.split_once('{').unwrap_or_default();
+    let (root, rules) = rules.split_once('}').unwrap_or_default();
+    let mut style = rules.replace("--hue:", "color:").replace("var(--hue)", "currentColor");
+    for declaration in root.split(';') {
+        let Some((name, value)) = declaration.split_once(':') else { continue };
+        match (name.trim(), value.trim()) {
+            // Nor do all of them know this short form.
+            ("font", font) => {
+                let (size, family) = font.split_once(' ').unwrap_or((font, "sans-serif"));
+                style = format!("\n.sheet {{ font-size: {size}; font-family: {family}; }}{style}");
+            }
+            (variable, value) => style = style.replace(&format!("var({variable})"), value),
+        }
+    }
+    drawing.replace(STYLE, &style)
+}
+
 /// Live a disc, simulated a ring, the paper's a diamond: told apart without colour.
 pub(crate) fn mark(source: Source, x: f64, y: f64) -> Markup {
     html! {
@@ -174,6 +196,30 @@ fn svg(description: &str, width: f64, height: f64, body: &Markup) -> Markup {
             style { (PreEscaped(STYLE)) }
             rect class="ground" width=(px(width)) height=(px(height)) {}
             (body)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drawing_without_variables_has_every_colour() {
+        let drawing = draw("test", Entries::default(), |top| (html! {}, top)).into_string();
+        assert!(drawing.contains("var(--hue)") && drawing.contains("@media"));
+        let drawing = without_variables(&drawing);
+        for part in ["var(", "--", "@media"] {
+            assert!(!drawing.contains(part), "{part} in {drawing}");
+        }
+        for part in [
+            ".sheet { font-size: 12px; font-family: system-ui,",
+            ".sheet .h1 { color: #0072b2; }",
+            ".sheet .fill { fill: currentColor;",
+            ".sheet .ground { fill: #ffffff; }",
+            ".sheet .tick, .sheet .note { fill: #57606a;",
+        ] {
+            assert!(drawing.contains(part), "{part} not in {drawing}");
         }
     }
 }
