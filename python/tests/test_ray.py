@@ -1,6 +1,8 @@
 """Sweeps on Ray. Clusters are of this machine, and end with their tests."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,24 @@ def test_a_cluster_of_this_machine_takes_no_setting(upload, tmp_path, monkeypatc
     assert [progress.done for progress in told] == [4, 5, 6, 7, 8]
     local = midspan.run(mapping, elements=elements, repetitions=4)
     assert results.to_jsonl() == local.to_jsonl()
+
+
+def test_it_is_a_program_as_well(upload, tmp_path):
+    file, out = tmp_path / "upload.toml", tmp_path / "results"
+    file.write_text(upload.to_toml())
+    program = [sys.executable, "-m", "midspan.ray"]
+    command = [*program, "local", file, "--out", out, "--variant", "midspan", "--only", "loss=1 %"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    folder = Path(done.stdout.strip())
+    assert folder.parent == out
+    local = midspan.run(upload, variants=["midspan"], only={"loss": "1 %"})
+    assert (folder / "records.jsonl").read_text() == local.to_jsonl()
+    assert f"{len(local)}/{len(local)} loss 1 %, " in done.stderr
+    nobody = subprocess.run(
+        [*program, "local", tmp_path / "missing", "--out", out], capture_output=True, text=True
+    )
+    assert nobody.returncode == 1
+    assert "missing" in nobody.stderr and "Traceback" not in nobody.stderr
 
 
 def test_both_nodes_work(upload, two_nodes, tmp_path):

@@ -2,14 +2,19 @@
 
 The records are byte for byte those of :func:`midspan.run`, whoever makes them. Workers need the
 package in the same version; traces and elements are brought to them.
+
+`midspan lab run --ray ADDRESS` calls it as a program, ``python3 -m midspan.ray``.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -54,7 +59,8 @@ def run(
     keywords.
 
     Without an address it is the cluster that this process is connected to, or that the environment
-    names (``RAY_ADDRESS``), or else one of this machine's own, which ends with the run.
+    names (``RAY_ADDRESS``), or else one of this machine's own, which ends with the run. That is
+    what the address ``"local"`` means, too.
 
     Tasks of workers and nodes that die are made again elsewhere. What a task raises, as an element
     may, ends the sweep and is raised here; with ``out`` the same call goes on where it stopped.
@@ -78,7 +84,8 @@ def run(
 
 
 def _connect(address: str | None) -> None:
-    if address is not None or "RAY_ADDRESS" in os.environ:
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address not in (None, "local"):
         ray.init(address=address, log_to_driver=False)
         return
     # One of our own talks to nobody.
@@ -150,3 +157,45 @@ def _simulate(job: _Job, runs: list[_Run]) -> list[str]:
 
     simulate(job.scenario._parsed, runs, keep, job.traces, job.elements)
     return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the scenario of a file and prints the results' folder; the exit status."""
+    parser = argparse.ArgumentParser(prog="python3 -m midspan.ray", description=main.__doc__)
+    parser.add_argument("address", help="the cluster's, or local for one of this machine's own")
+    parser.add_argument("file", help="scenario file")
+    parser.add_argument("--out", required=True, metavar="DIR", help="results make a folder in it")
+    parser.add_argument("--traces", metavar="DIR", help="recorded traces, if not beside the file")
+    parser.add_argument("--short", action="store_true", help="the file's short version")
+    parser.add_argument("--fresh", action="store_true", help="begin anew")
+    parser.add_argument("--variant", action="append", default=[], metavar="NAME")
+    parser.add_argument("--only", action="append", default=[], metavar="AXIS=LABEL")
+    given = parser.parse_args(arguments)
+    only: dict[str, list[str]] = {}
+    for pair in given.only:
+        axis, _, label = pair.partition("=")
+        only.setdefault(axis, []).append(label)
+    try:
+        scenario = Scenario.from_toml(Path(given.file), directory=given.traces)
+        results = run(
+            scenario,
+            given.address,
+            short=given.short,
+            variants=given.variant,
+            only=only,
+            out=given.out,
+            fresh=given.fresh,
+            progress=True,
+        )
+    except (OSError, RuntimeError, ValueError) as error:
+        print(f"midspan: Ray: {error}", file=sys.stderr)
+        return 1
+    print(results.directory)
+    return 0
+
+
+if __name__ == "__main__":
+    # Of the module by its name, so that workers find what they are sent.
+    from midspan.ray import main as of_module
+
+    sys.exit(of_module())

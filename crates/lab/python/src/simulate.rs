@@ -29,7 +29,8 @@ pub(crate) fn simulate(
     let traces = all_traces(parsed, &traces)?;
     let failure = Failure::default();
     let externals = externals(elements, &failure);
-    let simulation = Simulation { scenario, traces: &traces, externals: &externals, captures: None };
+    let simulation =
+        Simulation { scenario, traces: &traces, externals: &externals, captures: None };
     py.detach(|| {
         simulation.run_all(&runs, |_, record| {
             Python::attach(|py| {

@@ -18,7 +18,7 @@ use midspan_scenario::record::{Backend, Variant};
 use midspan_scenario::summary::Summary;
 use midspan_scenario::{Scenario, reference};
 
-use super::{BadInput, acquire_privileges, papers, read_input, recorded, serve, shell};
+use super::{BadInput, acquire_privileges, papers, ray, read_input, recorded, serve, shell};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -128,6 +128,10 @@ pub(crate) struct Run {
     /// Keep packets whole; live runs only
     #[arg(long, requires = "captures")]
     captures_whole: bool,
+    /// Spread a simulated sweep over the Ray cluster at this address, or over one of this machine's own (local); needs the
+    /// Python package
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "captures")]
+    ray: Option<String>,
 }
 
 impl Run {
@@ -162,6 +166,8 @@ pub(crate) struct Job {
     pub(crate) selection: Selection,
     /// What to keep of packets, if anything.
     pub(crate) captures: Option<Captures>,
+    /// The Ray cluster to simulate on, if it is not this machine.
+    pub(crate) ray: Option<String>,
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
@@ -197,6 +203,11 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
     let name = Scenario::parse(&text, &file).map_err(BadInput::because)?.name;
     let suffix = if arguments.short { "-short" } else { "" };
     let selection = arguments.selection();
+    if arguments.ray.is_some() && backend == Backend::Live {
+        return Err(BadInput::because(
+            "--ray: links of live runs want a machine for themselves; give `--backend sim`",
+        ));
+    }
     let whole = arguments.captures_whole;
     if whole && backend == Backend::Sim {
         return Err(BadInput::because(
@@ -221,6 +232,7 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
         fresh: arguments.fresh,
         selection,
         captures,
+        ray: arguments.ray,
     })
 }
 
@@ -234,6 +246,9 @@ impl Job {
     /// Runs what is asked for of [`Job::scenario`].
     pub(super) fn run(&self, scenario: &Scenario) -> Result<Results> {
         self.selection.check(scenario).map_err(BadInput::because)?;
+        if let Some(address) = &self.ray {
+            return Results::read(&ray::run(address, self)?);
+        }
         let traces = read_traces(scenario, &self.directory)
             .map_err(|error| BadInput::because(format!("{}: {error:#}", self.file)))?;
         if self.backend == Backend::Live {

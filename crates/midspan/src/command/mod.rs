@@ -26,6 +26,8 @@ pub(crate) mod lab;
 #[cfg(feature = "lab")]
 mod papers;
 #[cfg(feature = "lab")]
+mod ray;
+#[cfg(feature = "lab")]
 mod recorded;
 #[cfg(feature = "relay")]
 pub(crate) mod relay;

@@ -101,5 +101,6 @@ fn job(arguments: &Arguments, bottleneck: &Bottleneck, backend: Backend) -> Job 
         fresh: true,
         selection: Default::default(),
         captures: None,
+        ray: None,
     }
 }
