@@ -38,7 +38,7 @@ pub(crate) fn of(report: &Report<'_>) -> Vec<Drawing> {
     let bars = |metric: &'static Metric| {
         let charts = charts::bars(scenario, summary, report.records, metric).into_iter();
         charts.map(move |Titled { title, chart }| {
-            (format!("{} {title}", metric.title()), of_bars(&chart, source).draw())
+            (format!("{} {title}", metric.title), of_bars(&chart, source).draw())
         })
     };
     let mut drawings: Vec<_> = bulk.into_iter().flat_map(bars).collect();

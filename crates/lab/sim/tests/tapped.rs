@@ -102,6 +102,6 @@ fn of_cells_base_stations_see_packets_too() {
     for place in Place::CELLS {
         let users = seen.keys().filter(|(at, ends)| *at == place && ends[..2] == [10, 46]);
         // Others than the first; each sends acknowledgements up.
-        assert_eq!(users.count(), measurement.flows_bps.len() - 1, "{place:?}");
+        assert_eq!(users.count(), measurement.bulk().unwrap().flows_bps.len() - 1, "{place:?}");
     }
 }
