@@ -81,7 +81,7 @@ pub struct Pair {
     pub control: String,
     /// The reference's row.
     pub theirs: Row,
-    /// Our [`VariantSummary::acknowledged_bps`], bit/s; none if no run was measured.
+    /// Ours of [`ACKNOWLEDGED_RATE`], bit/s; none if no run was measured.
     pub ours: Option<Stats>,
     /// Our mean over theirs.
     pub ratio: Option<f64>,
