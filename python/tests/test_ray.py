@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,10 @@ def test_both_nodes_work(upload, two_nodes, tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def alive():
+    return len([node for node in ray.nodes() if node["Alive"]])
+
+
 def test_a_node_that_is_killed_takes_nothing_along(upload, two_nodes, tmp_path):
     cluster, other = two_nodes
     scenario, told, nodes = longer(upload), [], []
@@ -115,11 +120,15 @@ def test_a_node_that_is_killed_takes_nothing_along(upload, two_nodes, tmp_path):
     def kill_in_the_middle(progress):
         told.append(progress)
         if progress.done == 24:
-            nodes.append(len([node for node in ray.nodes() if node["Alive"]]))
+            nodes.append(alive())
             cluster.remove_node(other, allow_graceful=False)
 
     results = midspan.ray.run(scenario, repetitions=20, out=tmp_path, progress=kill_in_the_middle)
-    nodes.append(len([node for node in ray.nodes() if node["Alive"]]))
+    # On a busy machine Ray counts it among the living for a while.
+    deadline = time.monotonic() + 60
+    while alive() > 1 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    nodes.append(alive())
     assert nodes == [2, 1]
     assert [progress.done for progress in told] == list(range(1, 161))
     local = midspan.run(scenario, repetitions=20)
