@@ -42,11 +42,8 @@ const PLACES: [(&str, &str); 4] = [
 ];
 
 fn lab_run(folder: &Path, options: &[&str]) -> Output {
-    let file = folder.join("captured.toml");
-    fs::write(&file, SCENARIO).unwrap();
-    let mut command = common::midspan();
-    command.args(["lab", "run"]).arg(&file).arg("--out").arg(folder.join("results"));
-    command.args(options).output().unwrap()
+    let out = folder.join("results");
+    common::lab_run(folder, SCENARIO, &out).args(options).output().unwrap()
 }
 
 /// Runs it and answers the folder of the captures.

@@ -12,37 +12,11 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::Value;
 
-const SCENARIO: &str = r#"
-    name = "export"
-    title = "Two points, both variants"
-    seed = 1
-    repetitions = 2
-    variants = ["none", "midspan"]
-    [path.access]
-    up = [{ rate = { rate = "20 Mbit/s" } }, { loss = { share = "$loss" } }]
-    down = [{ delay = "5 ms" }]
-    [path.wide]
-    up = [{ delay = "20 ms" }]
-    down = [{ delay = "20 ms" }]
-    [workload]
-    kind = "bulk"
-    direction = "upload"
-    time = "1 s"
-    series = "100 ms"
-    [sweep]
-    loss = ["0 %", "1 %"]
-"#;
-
 /// Simulates it. The results' folder.
 fn results(folder: &Path) -> PathBuf {
-    let file = folder.join("export.toml");
-    fs::write(&file, SCENARIO).unwrap();
     let out = folder.join("results");
-    let output = common::midspan()
-        .args(["lab", "run", "--backend", "sim"])
-        .arg(&file)
-        .arg("--out")
-        .arg(&out)
+    let output = common::lab_run(folder, common::TWO_POINTS, &out)
+        .args(["--backend", "sim"])
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");

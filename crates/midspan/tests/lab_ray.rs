@@ -7,36 +7,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const SCENARIO: &str = r#"
-    name = "spread"
-    title = "Two points, both variants"
-    seed = 1
-    repetitions = 2
-    variants = ["none", "midspan"]
-    [path.access]
-    up = [{ rate = { rate = "20 Mbit/s" } }, { loss = { share = "$loss" } }]
-    down = [{ delay = "5 ms" }]
-    [path.wide]
-    up = [{ delay = "20 ms" }]
-    down = [{ delay = "20 ms" }]
-    [workload]
-    kind = "bulk"
-    direction = "upload"
-    time = "1 s"
-    [sweep]
-    loss = ["0 %", "1 %"]
-"#;
-
 fn run(folder: &Path, out: &Path, options: &[&str]) -> Output {
     ran(folder, out, options, None)
 }
 
 /// With these programs alone, if some are given.
 fn ran(folder: &Path, out: &Path, options: &[&str], programs: Option<&Path>) -> Output {
-    let file = folder.join("spread.toml");
-    fs::write(&file, SCENARIO).unwrap();
-    let mut command = common::midspan();
-    command.args(["lab", "run"]).arg(&file).arg("--out").arg(out).args(options);
+    let mut command = common::lab_run(folder, common::TWO_POINTS, out);
+    command.args(options);
     if let Some(programs) = programs {
         command.env("PATH", programs);
     }

@@ -25,6 +25,37 @@ pub(crate) fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_midspan"))
 }
 
+/// A second over each of two losses, quickly simulated.
+pub(crate) const TWO_POINTS: &str = r#"
+    name = "two-points"
+    title = "Two points, both variants"
+    seed = 1
+    repetitions = 2
+    variants = ["none", "midspan"]
+    [path.access]
+    up = [{ rate = { rate = "20 Mbit/s" } }, { loss = { share = "$loss" } }]
+    down = [{ delay = "5 ms" }]
+    [path.wide]
+    up = [{ delay = "20 ms" }]
+    down = [{ delay = "20 ms" }]
+    [workload]
+    kind = "bulk"
+    direction = "upload"
+    time = "1 s"
+    series = "100 ms"
+    [sweep]
+    loss = ["0 %", "1 %"]
+"#;
+
+/// `midspan lab run` of a scenario, whose file is put into `folder`.
+pub(crate) fn lab_run(folder: &Path, scenario: &str, out: &Path) -> Command {
+    let file = folder.join("scenario.toml");
+    std::fs::write(&file, scenario).unwrap();
+    let mut command = midspan();
+    command.args(["lab", "run"]).arg(file).arg("--out").arg(out);
+    command
+}
+
 /// Whether network namespaces can be made and nft is there; says so if not.
 pub(crate) fn can_run() -> bool {
     let can = midspan_sys::netns::Netns::create().is_ok() && has("nft");
