@@ -117,7 +117,9 @@ def stop(child):
 
 
 def sh(command):
-    subprocess.run(command, shell=True, check=True, capture_output=True, text=True)
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True)
+    if ended.returncode:
+        raise RuntimeError(f"{command}: exit status {ended.returncode}: {ended.stderr.strip()}")
 
 
 def within(world, host):
@@ -182,15 +184,15 @@ http {{
             "secure_chroot_dir=/var/empty\nisolate_network=NO\n")
         Path("/var/empty").mkdir(exist_ok=True)
         world.start("server", ["vsftpd", f"{folder}/vsftpd.conf"], "vsftpd.log")
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if found:
+    programs = postgresql()
+    if programs:
         data = folder / "sql"
         data.mkdir()
         shutil.chown(data, "postgres", "postgres")
         as_postgres = "setpriv --reuid postgres --regid postgres --clear-groups"
-        sh(f"cd / && {as_postgres} {found[-1]}/initdb -D {data} -A trust -N >/dev/null")
+        sh(f"cd / && {as_postgres} {programs}/initdb -D {data} -A trust -N >/dev/null")
         (data / "pg_hba.conf").write_text("host all all all trust\n")
-        world.start("server", f"cd / && exec {as_postgres} {found[-1]}/postgres -D {data} -h '*' -p {SQL} -k ''", "sql.log")
+        world.start("server", f"cd / && exec {as_postgres} {programs}/postgres -D {data} -h '*' -p {SQL} -k ''", "sql.log")
     if shutil.which("smtpd") and Path("/etc/smtpd.conf").exists():
         (folder / "smtpd.conf").write_text(
             f"listen on 0.0.0.0 port {SMTP}\nlisten on :: port {SMTP}\n"
@@ -205,12 +207,22 @@ http {{
         until(lambda: is_open(world, port), f"nobody listens at port {port}")
 
 
+def postgresql():
+    """Where the newest server's programs are, or none: the clients' package has a folder there too."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return found[-1].parent if found else None
+
+
+def is_installed(server):
+    return shutil.which(server) or (server == "postgres" and postgresql())
+
+
 def listened():
     ports = [BULK, RESET, FORBIDDEN]
     for program, of in (("sshd", [SSH]), ("nginx", [HTTP, TLS]), ("iperf3", [IPERF]), ("vsftpd", [FTP])):
         if shutil.which(program):
             ports += of
-    if list(Path("/usr/lib/postgresql").glob("*/bin")):
+    if postgresql():
         ports.append(SQL)
     if shutil.which("smtpd"):
         ports.append(SMTP)
@@ -434,7 +446,7 @@ PROGRAMS = {
     "iperf3": ("iperf3", "iperf3", iperf3),
     "ftp passive": ("lftp", "vsftpd", ftp_passive),
     "ftp active": ("lftp", "vsftpd", ftp_active),
-    "postgresql": ("psql", "psql", sql),
+    "postgresql": ("psql", "postgres", sql),
     "smtp": ("curl", "smtpd", smtp),
     "2 MB x 25": ("python3", "python3", bulk),
     "resets x 20": ("python3", "python3", resets),
@@ -587,7 +599,7 @@ def cell(environment, mode, logs):
             return None, why
         results = {}
         for name, (client, server, work) in PROGRAMS.items():
-            if not shutil.which(client) or not shutil.which(server):
+            if not shutil.which(client) or not is_installed(server):
                 continue
             said = work(world, destination(environment))
             if environment != "dnat" and not said and name not in ("ftp active",):
