@@ -78,14 +78,6 @@ pub fn set_notsent_lowat(socket: impl AsFd, bytes: Option<u32>) -> io::Result<()
     set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes.unwrap_or(0))
 }
 
-/// Sets an option that is not the kernel's own, but of a BPF program at setsockopt(2).
-///
-/// # Errors
-/// `ENOPROTOOPT` where there is no such program; what the program answers.
-pub fn set_by_bpf(socket: impl AsFd, level: u32, name: u32, value: u32) -> io::Result<()> {
-    set(socket, level as libc::c_int, name as libc::c_int, value)
-}
-
 /// Has a listener take data that comes with a SYN, for up to `queue` connections whose handshake is
 /// under way (TCP_FASTOPEN; RFC 7413). Whether it is done is for `net.ipv4.tcp_fastopen` to say.
 ///

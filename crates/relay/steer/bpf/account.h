@@ -14,14 +14,15 @@
 static __always_inline void close(struct flow *flow, enum ending ending, __u64 now)
 {
 	__u64 waiting = bpf_ringbuf_query(&records, BPF_RB_AVAIL_DATA);
-	/* To wake user space takes an interrupt: it looks by itself in time, unless much waits. */
-	__u64 wake = waiting > RECORDS / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	/* To wake user space takes an interrupt. It looks by itself in time, but is told at each quarter that waits: by several
+	 * records, of which some may come on other processors at the same time. */
+	bool tell = (waiting + 16 * sizeof(*flow)) / (RECORDS / 4) != waiting / (RECORDS / 4);
 
 	/* Its two directions may end it at the same time, on two processors: it is recorded once. */
 	if (__sync_val_compare_and_swap(&flow->ending, OPEN, ending) != OPEN)
 		return;
 	flow->end_ns = now;
-	if (bpf_ringbuf_output(&records, flow, sizeof(*flow), wake))
+	if (bpf_ringbuf_output(&records, flow, sizeof(*flow), tell ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
 		count(RECORD_LOST);
 }
 
@@ -255,24 +256,32 @@ static __always_inline void agree(struct packet *packet)
 }
 
 /* Looks at a packet that opens no connection. `confirmed`: it is of a connection that a socket of this
- * host's has established; `connecting`: that one is about to. */
+ * host's has established; `connecting`: that one is about to; `by_server`: of the relay's leg to a server, which has sent it. */
 static __always_inline void account(struct __sk_buff *skb, const struct settings *set, struct packet *packet,
-				    bool confirmed, bool connecting)
+				    bool confirmed, bool connecting, bool by_server)
 {
 	struct connection up = connection_from_client(packet);
 	struct connection down = connection_from_server(packet);
 	const struct connection *connection = &up;
 	__u64 now = bpf_ktime_get_ns();
-	struct flow *flow;
+	struct flow *flow = NULL;
 
 	/* Nearly all packets are of a connection that is known. */
-	flow = bpf_map_lookup_elem(&flows, &up);
-	if (!flow) {
+	if (by_server) {
+		flow = bpf_map_lookup_elem(&flows, &down);
+		connection = &down;
+	}
+	/* The leg may be another relay's, whose marks are others: but nobody connects to a client. */
+	if (!flow && !connecting) {
+		flow = bpf_map_lookup_elem(&flows, &up);
+		connection = &up;
+	}
+	if (!flow && !by_server) {
 		flow = bpf_map_lookup_elem(&flows, &down);
 		if (flow)
 			connection = &down;
 	}
-	if (!flow)
+	if (!flow && !connecting)
 		flow = begun_by_client(&up, packet, confirmed, now);
 	if (!flow) {
 		flow = begun_by_server(&down, packet, confirmed, connecting, now);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Initial windows: the kernel has no option for them, but lets BPF set them (TCP_BPF_IW), as long as a connection has
- * sent nothing. At setsockopt(2) in a control group. */
+ * sent nothing. At getsockname(2) in a control group, which is rarely called for another reason (accept(2) asks for the
+ * peer's name): at setsockopt(2), which could carry the number, a program costs each call of every socket there. */
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>
@@ -8,33 +9,42 @@
 #include "first_window.h"
 
 #define SOL_TCP 6
-/* What the kernel shows of a longer value is a page. */
-#define SHOWN 4096
+/* The call goes on. */
+#define ALLOWED 1
 
-/* What this answers becomes of the call: 0 is EPERM, 1 is as it would be without the program, unless `optlen` is -1: the
- * call is done. */
-enum { REFUSED, ALLOWED };
-#define DONE -1
+/* By socket: how many packets it is to begin with; then what became of that. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} first_windows SEC(".maps");
 
-SEC("cgroup/setsockopt")
-int set_first_window(struct bpf_sockopt *ctx)
+static __always_inline int set_first_window(struct bpf_sock_addr *ctx)
 {
-	__u32 *value = ctx->optval;
+	__u32 *wanted = ctx->sk ? bpf_sk_storage_get(&first_windows, ctx->sk, NULL, 0) : NULL;
 	__u32 packets;
 
-	if (ctx->level != FIRST_WINDOW_LEVEL || ctx->optname != FIRST_WINDOW) {
-		/* The value as it was given: else calls with a longer one fail. */
-		if (ctx->optlen > SHOWN)
-			ctx->optlen = 0;
+	if (!wanted)
 		return ALLOWED;
-	}
-	if ((void *)(value + 1) > ctx->optval_end)
-		return REFUSED;
-	packets = *value;
-	if (bpf_setsockopt(ctx->sk, SOL_TCP, TCP_BPF_IW, &packets, sizeof(packets)))
-		return REFUSED;
-	ctx->optlen = DONE;
+	packets = *wanted;
+	if (packets > MOST_FIRST_WINDOW)
+		return ALLOWED;
+	*wanted = bpf_setsockopt(ctx, SOL_TCP, TCP_BPF_IW, &packets, sizeof(packets)) ? FIRST_WINDOW_REFUSED
+										      : FIRST_WINDOW_SET;
 	return ALLOWED;
+}
+
+SEC("cgroup/getsockname4")
+int set_first_window4(struct bpf_sock_addr *ctx)
+{
+	return set_first_window(ctx);
+}
+
+SEC("cgroup/getsockname6")
+int set_first_window6(struct bpf_sock_addr *ctx)
+{
+	return set_first_window(ctx);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

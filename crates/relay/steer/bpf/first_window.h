@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* The option by which user space sets a connection's initial window: its level, which is nobody else's, and its name. The
- * value is a number of packets, a __u32. */
+/* What user space and the program that sets initial windows tell each other by a socket's storage: a number of packets,
+ * and what became of it. */
 #pragma once
 
-#define FIRST_WINDOW_LEVEL 0x4d53
-#define FIRST_WINDOW 1
+#define MOST_FIRST_WINDOW 0xffff
+#define FIRST_WINDOW_SET 0x10000
+#define FIRST_WINDOW_REFUSED 0x10001

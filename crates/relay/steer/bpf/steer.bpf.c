@@ -269,6 +269,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 				 struct packet *packet)
 {
 	struct bpf_sock *socket, *listener;
+	enum leg leg = CLIENT_LEG;
 	int action = GO_ON;
 	bool former, anothers;
 
@@ -302,15 +303,17 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 		bpf_sk_release(listener);
 	} else {
 		anothers = socket && (is_anothers(socket, packet) || is_between_ends(socket, packet));
+		if (socket)
+			leg = leg_of(socket, set);
 		if (!socket || socket->state != BPF_TCP_NEW_SYN_RECV || !only_acknowledges(packet))
 			account(skb, set, packet, socket && is_established(socket),
-				socket && socket->state == BPF_TCP_SYN_SENT);
+				socket && socket->state == BPF_TCP_SYN_SENT, socket && leg == SERVER_LEG);
 		else if (!anothers)
 			agree(packet);
 		if ((former && passed_since(packet)) || anothers) {
 			forward(skb);
 		} else if (socket) {
-			deliver(skb, set, leg_of(socket, set));
+			deliver(skb, set, leg);
 			count(STEERED);
 		}
 	}
