@@ -121,6 +121,15 @@ impl Figure {
         }
     }
 
+    /// Without a relay there is no memory of one, and the plain one loses what does not go into a socket at once.
+    fn is_for(self, contender: Contender) -> bool {
+        match contender {
+            Contender::Direct => self != Figure::Idle,
+            Contender::Plain => self.service() == Service::Web,
+            _ => true,
+        }
+    }
+
     fn service(self) -> Service {
         match self {
             Figure::Bulk1 | Figure::Bulk16 => Service::Iperf,
@@ -198,7 +207,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             // Each goes first in turn, so that what changes with time hits all alike.
             let first = repetition as usize % contenders.len();
             for &contender in contenders[first..].iter().chain(&contenders[..first]) {
-                if contender == Contender::Direct && figure == Figure::Idle {
+                if !figure.is_for(contender) {
                     continue;
                 }
                 let (title, name) = (figure.title(), contender.name());
