@@ -19,7 +19,11 @@
  * long as the path (HyStart) where that is how the data came to the relay: a paced server's come evenly.
  *
  * Other losses are repaired and change nothing, in slow start either. A late packet is held lost and
- * sent again, as the stack has it; that it was needless then costs one packet, and not the window. */
+ * sent again, as the stack has it; that it was needless then costs one packet, and not the window.
+ *
+ * After a timeout that proves spurious (F-RTO, RFC 5682; Eifel, RFC 3522) what was in flight is on its way, through a queue that
+ * took longer than the timeout, and is not to be sent again (RFC 4015). Some of it is held lost all the same, where the original's
+ * acknowledgement is taken for the retransmission's (RACK). So the reduction that follows counts it as sent (RFC 9937's prr_out). */
 #pragma once
 
 #include "best.h"
@@ -77,8 +81,10 @@ struct radio {
 	u32 much_lost;
 	u32 suspected_until;       /* milliseconds: how long `suspected` holds */
 	u32 prior_cwnd;            /* before a reduction that may prove a mistake */
+	u32 spurious_until;        /* `snd_nxt` when a timeout proved spurious */
 	u8 reduced;                /* it was, since the stack began its own */
 	u8 reducing;               /* `reduced_until` is in force */
+	u8 spurious;               /* `spurious_until` is in force */
 	u8 suspected;              /* times that more was lost than chance takes; beyond RADIO_OVERFLOWS it is policed */
 };
 
@@ -235,7 +241,8 @@ CC_INLINE void radio_leave_slow_start(struct hystart *hystart, struct cc *cc,
 
 CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc_sample *sample)
 {
-	int lost = cc->lost != radio->lost, marked = cc->delivered_ce != radio->delivered_ce;
+	u32 lost = cc->lost - radio->lost;
+	int marked = cc->delivered_ce != radio->delivered_ce;
 	enum radio_cause cause = RADIO_CHANCE;
 
 	radio->lost = cc->lost;
@@ -243,6 +250,8 @@ CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc
 	radio_observe(radio, cc, sample);
 	if (sample->rtt_us && cc->ssthresh >= CC_SSTHRESH_INFINITE)
 		radio_leave_slow_start(&radio->cubic.hystart, cc, sample);
+	if (radio->spurious && !before(cc->snd_una, radio->spurious_until))
+		radio->spurious = 0;
 	if (radio->reducing && !before(cc->snd_una, radio->reduced_until)) {
 		radio->reducing = 0;
 		cc->cwnd = cc_window(cc, cc->ssthresh);
@@ -253,6 +262,9 @@ CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc
 		cause = radio_cause(radio, cc);
 	if (cause != RADIO_CHANCE && !radio->reducing && cc->state != CC_LOSS)
 		radio_reduce(radio, cc, cause);
+	/* What is held lost has not left the path. */
+	if (radio->spurious)
+		radio->prr.out = add_sat32(radio->prr.out, lost);
 	if (radio->reducing)
 		cc->cwnd = prr_window(&radio->prr, cc, sample);
 	else
@@ -277,11 +289,21 @@ CC_INLINE void radio_time_out(struct radio *radio, struct cc *cc)
 	cc->ssthresh = cubic_ssthresh(&radio->cubic, cc);
 	cc->cwnd = cwnd;
 	radio->reduced = 1;
-	radio->reducing = 0;
+	radio->reducing = radio->spurious = 0;
+}
+
+/* A timeout was spurious: what it held lost was not, and what was in flight is on its way. */
+CC_INLINE void radio_forgive(struct radio *radio, const struct cc *cc)
+{
+	radio->lost = cc->lost;
+	radio->spurious = 1;
+	radio->spurious_until = cc->snd_nxt;
 }
 
 CC_INLINE u32 radio_undo(struct radio *radio, struct cc *cc)
 {
+	if (cc->state == CC_LOSS)
+		radio_forgive(radio, cc);
 	if (!radio->reduced)
 		return cc->cwnd;
 	radio->reduced = radio->reducing = 0;

@@ -15,9 +15,14 @@ const EACH: Span = Span::from_millis(30);
 
 /// An initial window of ten packets over a round trip of 34 ms, and into that queue; and what is remembered of it.
 fn upload(config: &Config) -> (Info, Metrics) {
+    upload_with("reno", config, 10)
+}
+
+/// The same of so many packets, with another congestion control.
+fn upload_with(control: &str, config: &Config, packets: u64) -> (Info, Metrics) {
     let config = config.clone();
-    let mut pair = Pair::new(config.clone(), config, "reno");
-    let (mut left, bytes) = (10 * 1448, 10 * 1448);
+    let mut pair = Pair::new(config.clone(), config, control);
+    let (mut left, bytes) = (packets * 1448, packets * 1448);
     let mut sent = 0;
     let mut queue = |from: From, segment: &Segment| {
         if from == From::Server || segment.payload == 0 {
@@ -56,6 +61,20 @@ fn it_has_much_of_the_flight_sent_again() {
     let (linux, _) = upload(&Config::default());
     assert!(linux.timeouts >= 1 && linux.retransmissions >= 5, "{linux:?}");
     assert_eq!(u64::from(linux.dsacks), linux.retransmissions, "{linux:?}");
+}
+
+/// ms_radio counts what is held lost after a timeout that proved spurious as sent: where the window is full with what is in
+/// flight, it waits for the originals. With Reno each retransmission has the next one held lost.
+#[test]
+fn a_radio_leg_waits_for_the_originals() {
+    for initcwnd in [3, 5, 10] {
+        let config = Config { initcwnd, ..Config::default() };
+        let (radio, _) = upload_with("radio", &config, 40);
+        assert_eq!(radio.timeouts, 1, "{radio:?}");
+        assert!(radio.retransmissions <= u64::from(initcwnd), "{radio:?}");
+        let (reno, _) = upload_with("reno", &config, 40);
+        assert!(radio.retransmissions < reno.retransmissions, "{radio:?} {reno:?}");
+    }
 }
 
 /// With the least timeout of RFC 6298 (2.4) there is a tail loss probe at most.

@@ -296,3 +296,44 @@ fn a_timeout_starts_slowly_up_to_where_it_was() {
     // It was needless.
     assert!(sender.control.on_undo(&sender.connection, State::Open) >= 1000);
 }
+
+/// The window after an acknowledgement that tells of 20 lost packets of 300, in a queue, and begins a reduction; and after as
+/// many more as it takes until more than was left in flight is.
+fn window_after_a_loss(sender: &Sender) -> (u32, u32) {
+    let mut sender = sender.clone();
+    sender.connection.lost += 20;
+    sender.connection.in_flight = 279;
+    sender.sample.prior_in_flight = 300;
+    sender.control.on_reduction(&sender.connection, State::Recovery);
+    sender.control.on_ack(&sender.connection, &sender.sample);
+    let first = sender.control.cwnd();
+    let mut acks = 0;
+    while sender.control.cwnd() <= sender.connection.in_flight {
+        acks += 1;
+        sender.sample.prior_in_flight = sender.connection.in_flight;
+        sender.connection.in_flight -= 1;
+        sender.control.on_ack(&sender.connection, &sender.sample);
+    }
+    (first, acks)
+}
+
+/// What was in flight when a timeout struck too soon is on its way. Some of it is held lost meanwhile, where the original's
+/// acknowledgement is taken for the retransmission's: it is not sent again before as much was delivered (RFC 4015). What
+/// is sent after the mistake was seen, and lost, is sent again at once.
+#[test]
+fn what_a_spurious_timeout_left_in_flight_is_not_sent_again_at_once() {
+    let mut sender = sender(300, Span::from_millis(60));
+    assert_eq!(window_after_a_loss(&sender), (280, 0));
+    sender.connection.lost += 100;
+    sender.control.on_reduction(&sender.connection, State::Loss);
+    sender.control.set_cwnd(1);
+    assert!(sender.control.on_undo(&sender.connection, State::Open) >= 300);
+    let mut later = sender.clone();
+    let (first, acks) = window_after_a_loss(&sender);
+    assert_eq!(first, 279);
+    // 0.7 of what was delivered are more than 20.
+    assert!((28..=30).contains(&acks), "{acks}");
+    later.round();
+    later.round();
+    assert_eq!(window_after_a_loss(&later), (280, 0));
+}
