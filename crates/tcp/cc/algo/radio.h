@@ -16,7 +16,8 @@
  *
  * And slow start goes on if the delay that ended it was a passing one (HyStart++, RFC 9406): a link layer that delivers in
  * order stalls while it repairs a block, which looks like a queue. Nor does it end because acknowledgements come in a train as
- * long as the path (HyStart) where that is how the data came to the relay: a paced server's come evenly.
+ * long as the path (HyStart) where that is how the data came to the relay: a paced server's come evenly. Nor while a loss is
+ * repaired: a packet goes for each that is delivered, and is acknowledged as evenly. HyStart has no such slow start, as a loss ends it.
  *
  * Other losses are repaired and change nothing, in slow start either. A late packet is held lost and
  * sent again, as the stack has it; that it was needless then costs one packet, and not the window.
@@ -231,7 +232,7 @@ CC_INLINE void radio_leave_slow_start(struct hystart *hystart, struct cc *cc,
 {
 	int full = hystart_plus_plus_full(hystart, cc, sample->rtt_us);
 
-	if (sample->app_limited)
+	if (sample->app_limited || cc->state == CC_RECOVERY)
 		hystart_break_train(hystart, cc);
 	else if (hystart_train_full(hystart, cc, cc->min_rtt_us))
 		full = 1;

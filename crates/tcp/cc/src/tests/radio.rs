@@ -73,6 +73,21 @@ fn data_that_come_evenly_do_not_end_slow_start() {
     }
 }
 
+/// While a loss is repaired acknowledgements come as evenly, and slow start goes on through that.
+#[test]
+fn a_train_while_a_loss_is_repaired_does_not_end_slow_start() {
+    let left_at = |state| {
+        let mut sender = Sender::new("radio", Config::default(), Span::from_millis(100));
+        sender.control.set_state(&sender.connection, state);
+        while sender.control.in_slow_start() && sender.control.cwnd() < 10_000 {
+            sender.ack();
+        }
+        sender.control.cwnd()
+    };
+    assert_eq!(left_at(State::Recovery), 10_000);
+    assert!((50..=200).contains(&left_at(State::Open)));
+}
+
 /// A link layer that delivers in order stalls for as long as it repairs a block. That is no queue: with the stall
 /// over, slow start goes on. Acknowledgements are more than 2 ms apart, so that CUBIC sees no train, but it takes
 /// the stall for a full path.
