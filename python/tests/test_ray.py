@@ -53,21 +53,30 @@ def test_a_cluster_of_this_machine_takes_no_setting(upload, tmp_path, monkeypatc
     del mapping["sweep"]
     mapping["path"]["access"]["up"] = [{"external": {"name": "lossy"}}]
     mapping["path"]["access"]["down"] = []
-    elements = {"lossy": Lossy}
+
+    class Fixed(midspan.CongestionControl):
+        owns_window = True
+
+        def on_ack(self, ack):
+            self.cwnd = 20 + self.random.random()
+
+        def on_loss(self):
+            pass
+
+    mapping["hosts"] = {"ue": {"congestion_control": "external:fixed"}}
+    keywords = {"elements": {"lossy": Lossy}, "controls": {"fixed": Fixed}, "repetitions": 4}
 
     def cut(progress):
         if progress.done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        midspan.ray.run(mapping, elements=elements, repetitions=4, out=tmp_path, progress=cut)
+        midspan.ray.run(mapping, **keywords, out=tmp_path, progress=cut)
     assert not ray.is_initialized()
     told = []
-    results = midspan.ray.run(
-        mapping, elements=elements, repetitions=4, out=tmp_path, progress=told.append
-    )
+    results = midspan.ray.run(mapping, **keywords, out=tmp_path, progress=told.append)
     assert [progress.done for progress in told] == [4, 5, 6, 7, 8]
-    local = midspan.run(mapping, elements=elements, repetitions=4)
+    local = midspan.run(mapping, **keywords)
     assert results.to_jsonl() == local.to_jsonl()
 
 

@@ -8,13 +8,16 @@ docs/howto/python.md of the project describes the package, docs/reference/scenar
 """
 
 from ._errors import ScenarioError
-from ._midspan import Drop, Packet, Pass, bits_per_second, byte_size, fraction, seconds
+from ._midspan import Ack, Drop, Packet, Pass, bits_per_second, byte_size, fraction, seconds
 from ._run import Progress, run
+from .control import CongestionControl
 from .element import Element
 from .results import Results
 from .scenario import Scenario
 
 __all__ = [
+    "Ack",
+    "CongestionControl",
     "Drop",
     "Element",
     "Packet",

@@ -38,6 +38,7 @@ def run(
     variants: Sequence[str] = (),
     only: Mapping[str, str | Sequence[str]] | None = None,
     elements: Mapping[str, Callable[..., Any]] | None = None,
+    controls: Mapping[str, Callable[..., Any]] | None = None,
     out: str | os.PathLike[str] | None = None,
     fresh: bool = False,
     progress: bool | Callable[[Progress], None] = False,
@@ -50,8 +51,9 @@ def run(
     environment's ``MIDSPAN`` names, or that is found in ``PATH``.
 
     ``repetitions`` and ``seed`` are in place of the scenario's; ``short`` runs its short version;
-    ``variants`` and ``only`` (axis -> label, or labels) a part. ``elements`` makes the path
-    elements that the scenario has from outside (:class:`~midspan.Element`).
+    ``variants`` and ``only`` (axis -> label, or labels) a part. ``elements`` and ``controls`` make
+    the path elements and congestion controls that the scenario has from outside
+    (:class:`~midspan.Element`, :class:`~midspan.CongestionControl`).
 
     With ``out`` every record is on disk before the next one is made, in a folder below it, as by
     `midspan lab run --out`: a sweep that was cut goes on where it stopped, unless ``fresh``.
@@ -63,14 +65,15 @@ def run(
     labels = axis_labels(only)
     tell = teller(progress)
     if backend == "live":
-        if elements:
-            raise ValueError("elements from outside are only simulated")
+        if elements or controls:
+            raise ValueError("elements and controls from outside are only simulated")
         return run_live(scenario, chosen, labels, out, fresh, tell is not None, program)
     if backend != "sim":
         raise ValueError(f"no backend `{backend}`: it is sim or live")
     sweep = Sweep(scenario, chosen, labels, out, fresh, tell, "midspan.run")
     if sweep.runs:
-        simulate(scenario._parsed, sweep.runs, sweep.keep, scenario._traces(), dict(elements or {}))
+        makers = dict(elements or {}), dict(controls or {})
+        simulate(scenario._parsed, sweep.runs, sweep.keep, scenario._traces(), *makers)
     return sweep.results()
 
 

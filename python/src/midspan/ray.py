@@ -1,7 +1,7 @@
 """Sweeps beyond one machine, on Ray: one task for each cell and repetition.
 
 The records are byte for byte those of :func:`midspan.run`, whoever makes them. Workers need the
-package in the same version; traces and elements are brought to them.
+package in the same version; traces, elements and congestion controls are brought to them.
 
 `midspan lab run --ray ADDRESS` calls it as a program, ``python3 -m midspan.ray``.
 """
@@ -39,6 +39,7 @@ class _Job:
     scenario: Scenario
     traces: dict[str, bytes]
     elements: dict[str, Callable[..., Any]]
+    controls: dict[str, Callable[..., Any]]
 
 
 def run(
@@ -51,6 +52,7 @@ def run(
     variants: Sequence[str] = (),
     only: Mapping[str, str | Sequence[str]] | None = None,
     elements: Mapping[str, Callable[..., Any]] | None = None,
+    controls: Mapping[str, Callable[..., Any]] | None = None,
     out: str | os.PathLike[str] | None = None,
     fresh: bool = False,
     progress: bool | Callable[[Progress], None] = False,
@@ -63,7 +65,8 @@ def run(
     what the address ``"local"`` means, too.
 
     Tasks of workers and nodes that die are made again elsewhere. What a task raises, as an element
-    may, ends the sweep and is raised here; with ``out`` the same call goes on where it stopped.
+    or a control may, ends the sweep and is raised here; with ``out`` the same call goes on where it
+    stopped.
     """
     scenario = prepared(scenario, repetitions, seed, short)
     labels = axis_labels(only)
@@ -71,7 +74,7 @@ def run(
     sweep = Sweep(scenario, chosen, labels, out, fresh, teller(progress), "midspan.ray.run")
     if not sweep.runs:
         return sweep.results()
-    job = _Job(scenario, scenario._traces(), dict(elements or {}))
+    job = _Job(scenario, scenario._traces(), dict(elements or {}), dict(controls or {}))
     mine = not ray.is_initialized()
     if mine:
         _connect(address)
@@ -155,7 +158,7 @@ def _simulate(job: _Job, runs: list[_Run]) -> list[str]:
     def keep(record: Records) -> None:
         lines.append(record.jsonl())
 
-    simulate(job.scenario._parsed, runs, keep, job.traces, job.elements)
+    simulate(job.scenario._parsed, runs, keep, job.traces, job.elements, job.controls)
     return lines
 
 

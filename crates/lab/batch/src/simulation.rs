@@ -9,9 +9,10 @@ use std::sync::mpsc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use midspan_path::{Externals, Traces};
-use midspan_scenario::Scenario;
+use midspan_path::Traces;
 use midspan_scenario::record::{Backend, Measurement, Outcome, Record, SCHEMA};
+use midspan_scenario::{Scenario, external_control};
+pub use midspan_sim::Externals;
 use midspan_sim::{Place, Sight, Tap};
 use midspan_units::Time;
 
@@ -24,11 +25,16 @@ pub struct Simulation<'a> {
     pub scenario: &'a Scenario,
     /// The traces that its path names, read already.
     pub traces: &'a Traces,
-    /// The elements from outside that its path names.
+    /// What it names of the caller's own.
     pub externals: &'a Externals,
     /// What to keep of packets, if anything.
     pub captures: Option<&'a Captures>,
+    /// What each thread makes all its runs in, if it needs something for them.
+    pub within: Option<Within>,
 }
+
+/// Does what it is given, once.
+pub type Within = fn(&mut (dyn FnMut() + Send));
 
 impl Simulation<'_> {
     /// Makes all `runs` and hands each record to `keep`, in the order of the runs, whatever order
@@ -42,21 +48,29 @@ impl Simulation<'_> {
         runs: &[PlannedRun<'_>],
         mut keep: impl FnMut(&PlannedRun<'_>, Record) -> Result<()>,
     ) -> Result<()> {
-        midspan_ccown::open_named(self.scenario.controls().iter().map(String::as_str))?;
+        let mut controls = self.scenario.controls();
+        controls.retain(|name| external_control(name).is_none());
+        midspan_ccown::open_named(controls.iter().map(String::as_str))?;
         let cores = thread::available_parallelism().map_or(1, usize::from).min(runs.len());
         let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
         let (sender, receiver) = mpsc::channel();
         thread::scope(|scope| {
             for _ in 0..cores {
                 let sender = sender.clone();
-                scope.spawn(|| {
-                    let sender = sender;
-                    while !stop.load(Ordering::Relaxed) {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(run) = runs.get(number) else { return };
-                        if sender.send((number, self.run(run))).is_err() {
-                            return;
+                let (next, stop) = (&next, &stop);
+                scope.spawn(move || {
+                    let mut work = || {
+                        while !stop.load(Ordering::Relaxed) {
+                            let number = next.fetch_add(1, Ordering::Relaxed);
+                            let Some(run) = runs.get(number) else { return };
+                            if sender.send((number, self.run(run))).is_err() {
+                                return;
+                            }
                         }
+                    };
+                    match self.within {
+                        Some(within) => within(&mut work),
+                        None => work(),
                     }
                 });
             }

@@ -1,13 +1,14 @@
 //! Elements of a path that are written in Python.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use midspan_path::{Decide, Ecn, Externals, Fate, Maker, Seen};
 use midspan_units::{Span, Time};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::failure::Failure;
 
 /// A packet, as `Element.packet` is given it.
 #[pyclass(frozen, get_all, module = "midspan._midspan")]
@@ -66,37 +67,9 @@ impl Drop {
     }
 }
 
-/// The first exception of an element. From then on all of them drop everything: the runs are soon over.
-///
-/// Nothing of the interpreter is done under its lock: an exception that is looked at may give the interpreter's lock away
-/// for a while (its kind is worked out once), and who has that then must not have to wait for this one.
-#[derive(Clone, Default)]
-pub(crate) struct Failure(Arc<Mutex<Option<Arc<PyErr>>>>);
-
-impl Failure {
-    /// Raises it, if there was one.
-    pub(crate) fn check(&self) -> PyResult<()> {
-        let first = self.first().clone();
-        first.map_or(Ok(()), |error| Err(Python::attach(|py| error.clone_ref(py))))
-    }
-
-    fn happened(&self) -> bool {
-        self.first().is_some()
-    }
-
-    fn keep(&self, error: PyErr) {
-        let error = Arc::new(error);
-        self.first().get_or_insert_with(|| error.clone());
-    }
-
-    fn first(&self) -> MutexGuard<'_, Option<Arc<PyErr>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// What makes elements by the Python callables in `elements`: each is called with the run's `seed` and the element's
 /// settings by name, and answers an object with a method `packet`.
-pub(crate) fn externals(elements: BTreeMap<String, Py<PyAny>>, failure: &Failure) -> Externals {
+pub(crate) fn elements(elements: BTreeMap<String, Py<PyAny>>, failure: &Failure) -> Externals {
     let maker = |(name, class): (String, Py<PyAny>)| {
         let failure = failure.clone();
         let make: Maker = Box::new(move |with, seed| {

@@ -4,7 +4,9 @@
 //! privileges. `python/src/midspan/_midspan.pyi` says what each name means to Python; what is convenient there is
 //! written in Python.
 
+mod control;
 mod element;
+mod failure;
 mod folder;
 mod quantity;
 mod records;
@@ -17,6 +19,8 @@ use pyo3::prelude::*;
 /// `midspan._midspan`.
 #[pymodule]
 mod _midspan {
+    #[pymodule_export]
+    use crate::control::{Ack, ControlBase};
     #[pymodule_export]
     use crate::element::{Drop, Packet, Pass};
     #[pymodule_export]

@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 
 use midspan_batch::made_traces;
-use midspan_batch::simulation::Simulation;
+use midspan_batch::simulation::{Externals, Simulation};
 use midspan_path::{Trace, Traces};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::element::{Failure, externals};
+use crate::control::controls;
+use crate::element::elements;
+use crate::failure::Failure;
 use crate::records::Records;
 use crate::scenario::{Parsed, Run};
 
-/// Makes `runs` and hands `keep` the record of each, in their order. `traces` are the bytes of the recorded ones,
-/// `elements` what makes the elements from outside, by name.
+/// Makes `runs` and hands `keep` the record of each, in their order. `traces` are the bytes of the recorded ones;
+/// `elements` and `controls` make what the scenario has from outside, by name.
 #[pyfunction]
-#[pyo3(signature = (parsed, runs, keep, traces, elements))]
+#[pyo3(signature = (parsed, runs, keep, traces, elements, controls))]
 pub(crate) fn simulate(
     py: Python<'_>,
     parsed: &Parsed,
@@ -23,18 +25,27 @@ pub(crate) fn simulate(
     keep: Py<PyAny>,
     traces: BTreeMap<String, Vec<u8>>,
     elements: BTreeMap<String, Py<PyAny>>,
+    controls: BTreeMap<String, Py<PyAny>>,
 ) -> PyResult<()> {
     let scenario = &parsed.scenario;
     let runs = runs.iter().map(|run| parsed.run(run)).collect::<PyResult<Vec<_>>>()?;
     let traces = all_traces(parsed, &traces)?;
     let failure = Failure::default();
-    let externals = externals(elements, &failure);
-    let simulation =
-        Simulation { scenario, traces: &traces, externals: &externals, captures: None };
+    let externals = Externals {
+        elements: self::elements(elements, &failure),
+        controls: self::controls(controls, &failure),
+    };
+    let simulation = Simulation {
+        scenario,
+        traces: &traces,
+        externals: &externals,
+        captures: None,
+        within: Some(within),
+    };
     py.detach(|| {
         simulation.run_all(&runs, |_, record| {
             Python::attach(|py| {
-                // Of a run in which an element failed there is no record.
+                // Of a run in which something failed there is no record.
                 failure.check()?;
                 py.check_signals()?;
                 keep.call1(py, (Records::from(vec![record]),))
@@ -43,6 +54,11 @@ pub(crate) fn simulate(
         })
     })?;
     failure.check()
+}
+
+/// A thread that the interpreter knows need not be made known to it for each packet.
+fn within(work: &mut (dyn FnMut() + Send)) {
+    Python::attach(|py| py.detach(work));
 }
 
 fn all_traces(parsed: &Parsed, recorded: &BTreeMap<String, Vec<u8>>) -> PyResult<Traces> {

@@ -8,16 +8,16 @@ use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 pub use midspan_batch::capture::Captures;
 pub use midspan_batch::read_traces;
-use midspan_path::{ElementSpec, Externals, Traces};
+use midspan_path::{ElementSpec, Traces};
 use midspan_scenario::record::{Backend, Outcome, Record, Variant};
-use midspan_scenario::{CellSpec, Scenario, Workload};
+use midspan_scenario::{CellSpec, Scenario, Workload, external_control};
 use midspan_units::Span;
 
 use crate::controls;
 use crate::machine;
 use crate::results::{Results, Sweep};
 use crate::run::Runner;
-use crate::simulation::Simulation;
+use crate::simulation::{Externals, Simulation};
 use crate::sweep::{self, PlannedRun, Selection};
 
 /// What to run, and where to leave the results.
@@ -66,6 +66,12 @@ impl Experiment<'_> {
         }
         if let Some(name) = self.scenario.cells().iter().find_map(|cell| external(&cell.spec)) {
             bail!("the element `{name}` is external: only the Python package runs the scenario");
+        }
+        if let Some(name) = self.scenario.controls().iter().find_map(|name| external_control(name))
+        {
+            bail!(
+                "the congestion control `{name}` is external: only the Python package runs the scenario"
+            );
         }
         if self.backend == Backend::Live
             && let Some(what) = self.scenario.cells().iter().find_map(|cell| not_live(&cell.spec))
@@ -125,10 +131,13 @@ impl Experiment<'_> {
         progress: &Progress,
         results: &mut Results,
     ) -> Result<()> {
-        let externals = &Externals::new();
-        let captures = self.captures.as_ref();
-        let simulation =
-            Simulation { scenario: self.scenario, traces: self.traces, externals, captures };
+        let simulation = Simulation {
+            scenario: self.scenario,
+            traces: self.traces,
+            externals: &Externals::default(),
+            captures: self.captures.as_ref(),
+            within: None,
+        };
         simulation.run_all(runs, |run, record| {
             progress.begin(run);
             progress.end(run, &record);

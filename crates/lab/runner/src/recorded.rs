@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use midspan_path::{Externals, Traces};
+use midspan_path::Traces;
 use midspan_report::{Report, Terminal};
 use midspan_scenario::record::{Record, Variant};
 use midspan_scenario::{Scenario, digest_of_results};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine;
 use crate::results::{COMMAND, COMPRESSED, EXPLANATIONS, MACHINE, Results, SCENARIO, compress};
-use crate::simulation::Simulation;
+use crate::simulation::{Externals, Simulation};
 use crate::sweep::{self, Selection};
 
 /// Stands in a recorded command for the folder of recorded traces, which is not part of the project.
@@ -218,13 +218,17 @@ impl Simulated {
         anyhow::ensure!(!runs.is_empty(), "the selection leaves nothing to run");
         let before = processor_seconds();
         let mut records = Vec::with_capacity(runs.len());
-        Simulation { scenario, traces, externals: &Externals::new(), captures: None }.run_all(
-            &runs,
-            |_, record| {
-                records.push(record);
-                Ok(())
-            },
-        )?;
+        let simulation = Simulation {
+            scenario,
+            traces,
+            externals: &Externals::default(),
+            captures: None,
+            within: None,
+        };
+        simulation.run_all(&runs, |_, record| {
+            records.push(record);
+            Ok(())
+        })?;
         let taken = processor_seconds() - before;
         let digest = Digest {
             records: records.len(),

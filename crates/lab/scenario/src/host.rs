@@ -11,6 +11,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Linux's least retransmission timeout.
 pub(crate) const LINUX_RTO_MIN: Span = Span::from_millis(200);
 
+/// The caller's name of a congestion control that is the caller's own, as path elements may be (`external`): scenarios have
+/// it behind `external:`.
+pub fn external_control(name: &str) -> Option<&str> {
+    name.strip_prefix("external:")
+}
+
 /// The three hosts of every scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -33,7 +33,7 @@ pub use cells::{Cells, Clients, Others, Split};
 pub use comparison::{Compare, Comparison, Factors, ReportedRatio};
 pub use digest::of_results as digest_of_results;
 pub use error::Error;
-pub use host::{Buffers, Host, Hosts, TcpMemory};
+pub use host::{Buffers, Host, Hosts, TcpMemory, external_control};
 pub use metric::Metric;
 pub use midspan_config::{Dscp, LegConfig};
 pub use midspan_split::ReadAheadKind;

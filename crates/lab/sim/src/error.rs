@@ -7,6 +7,12 @@ pub enum Error {
     /// A congestion control that there is none of.
     #[error(transparent)]
     Control(#[from] midspan_cc::Unknown),
+    /// A congestion control of the caller's that the caller has not brought.
+    #[error("nobody gave a congestion control `{name}`")]
+    NoExternal {
+        /// The caller's name of it.
+        name: String,
+    },
     /// An element of the path that cannot be.
     #[error(transparent)]
     Path(#[from] SpecError),

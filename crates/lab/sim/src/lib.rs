@@ -14,6 +14,7 @@ mod application;
 mod assist;
 mod dialogue;
 mod error;
+mod externals;
 mod headers;
 mod hold;
 mod host;
@@ -34,5 +35,6 @@ mod visit;
 mod world;
 
 pub use error::Error;
+pub use externals::Externals;
 pub use run::{Work, run, run_tapped, run_with};
 pub use tap::{Place, Sight, Tap};

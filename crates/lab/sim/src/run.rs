@@ -1,6 +1,6 @@
 //! One cell of a sweep, from nothing to its measurement.
 
-use midspan_path::{Counters, Externals, Path, Times, Traces};
+use midspan_path::{Counters, Path, Times, Traces};
 use midspan_scenario::record::{
     BulkRecord, CutRecord, CutWatch, HeldWatch, LegRecord, Measurement, TransferRecord, Variant,
     WorkloadRecord,
@@ -14,6 +14,7 @@ use midspan_units::{Span, Time};
 use crate::application::{self, Application, Receive, Send};
 use crate::assist::NetAssist;
 use crate::error::Error;
+use crate::externals::{Controls, Externals};
 use crate::host::{ENB, Host, MEC, SERVER, UE};
 use crate::measure;
 use crate::mobile::Mobile;
@@ -45,10 +46,10 @@ pub fn run(
     traces: &Traces,
     seed: u64,
 ) -> Result<(Measurement, Work), Error> {
-    run_with(spec, variant, traces, &Externals::new(), seed)
+    run_with(spec, variant, traces, &Externals::default(), seed)
 }
 
-/// The same with elements from outside on the path; a mobile network takes none.
+/// The same with what the scenario has from outside; a mobile network takes no elements.
 ///
 /// # Errors
 /// As [`run`] has them.
@@ -84,7 +85,7 @@ pub fn run_tapped(
     };
     let assist = NetAssist::new(spec, traces, flows)?;
     let net = match &spec.cells {
-        None => Net::Row(Path::with(&links, traces, externals, seed)?),
+        None => Net::Row(Path::with(&links, traces, &externals.elements, seed)?),
         Some(cells) => {
             Net::Cells(Box::new(Mobile::new(cells, &links[0], &links[1], traces, seed)?))
         }
@@ -92,6 +93,7 @@ pub fn run_tapped(
     let mut run = Run {
         spec,
         variant,
+        controls: Controls::new(externals, seed),
         world: World::new(net, tap),
         assist,
         held: None,
@@ -112,6 +114,7 @@ pub fn run_tapped(
 pub(crate) struct Run<'a> {
     pub(crate) spec: &'a CellSpec,
     pub(crate) variant: Variant,
+    controls: Controls<'a>,
     pub(crate) world: World,
     assist: Option<NetAssist>,
     /// Once something is measured that goes through a relay, and when it looks again.
@@ -181,12 +184,12 @@ impl Run<'_> {
         control: Option<&str>,
     ) -> Result<Connection, Error> {
         let hosts = &self.spec.hosts;
-        let mut ue = setup::of_host(UE, &hosts.ue)?;
+        let mut ue = setup::of_host(UE, &hosts.ue, &self.controls)?;
         let (place, host) = match self.spec.service.at {
             ServiceHost::Server => (SERVER, &hosts.server),
             ServiceHost::Mec => (MEC, &hosts.mec),
         };
-        let mut service = setup::of_host(place, host)?;
+        let mut service = setup::of_host(place, host, &self.controls)?;
         if matches!(client, Application::Client(_)) {
             // As browsers and web servers do.
             ue.config.tcp_nodelay = true;
@@ -194,7 +197,8 @@ impl Run<'_> {
         }
         if let Some(name) = control {
             let sends = matches!(client, Application::Source(_));
-            setup::set_control(if sends { &mut ue } else { &mut service }, name)?;
+            let sender = if sends { &mut ue } else { &mut service };
+            setup::set_control(sender, self.controls.named(name)?);
         }
         let (client, server) = (User::Application(client), User::Application(server));
         let relay = &self.spec.relay;
@@ -203,8 +207,9 @@ impl Run<'_> {
         // From the server's side on.
         let (mut first, mut last) = (None, None);
         for host in self.relays(number, place).iter().rev() {
-            let mut client_leg = setup::of_client_leg(*host, relay, &hosts.mec)?;
-            let mut server_leg = setup::of_server_leg(*host, relay, &hosts.mec)?;
+            let (mec, controls) = (&hosts.mec, &self.controls);
+            let mut client_leg = setup::of_client_leg(*host, relay, mec, controls)?;
+            let mut server_leg = setup::of_server_leg(*host, relay, mec, controls)?;
             for leg in [&mut client_leg, &mut server_leg] {
                 setup::share(relay.shared, leg);
             }
@@ -259,11 +264,11 @@ impl Run<'_> {
         number: usize,
     ) -> Result<(), Error> {
         let hosts = &self.spec.hosts;
-        let mut sender = setup::of_host(SERVER, &hosts.server)?;
+        let mut sender = setup::of_host(SERVER, &hosts.server, &self.controls)?;
         if let Some(name) = control {
-            sender.control = setup::control(name)?;
+            sender.control = self.controls.named(name)?;
         }
-        let receiver = setup::of_host(MEC, &hosts.mec)?;
+        let receiver = setup::of_host(MEC, &hosts.mec, &self.controls)?;
         let ends = application::flow(false, 0);
         let (receiver, sender) =
             ((receiver, User::Application(ends.0)), (sender, User::Application(ends.1)));

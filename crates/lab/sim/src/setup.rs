@@ -6,11 +6,16 @@ use midspan_tcp::{Config, EcnMode, Memory};
 use midspan_units::{ByteSize, Span};
 
 use crate::error::Error;
+use crate::externals::Controls;
 use crate::host::Host;
 use crate::socket::Setup;
 
 /// A socket of `host`, as its kernel sets it up.
-pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
+pub(crate) fn of_host(
+    host: Host,
+    spec: &HostSpec,
+    controls: &Controls<'_>,
+) -> Result<Setup, Error> {
     let linux = Config::default();
     let memory = |memory: TcpMemory| Memory { initial: memory.initial, max: memory.max };
     let mut setup = Setup {
@@ -27,7 +32,7 @@ pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
             quickack: spec.quickack,
             ..linux
         },
-        control: control(&spec.congestion_control)?,
+        control: controls.named(&spec.congestion_control)?,
         remembers: spec.metrics_save,
         reordering_hold: Span::ZERO,
     };
@@ -36,10 +41,9 @@ pub(crate) fn of_host(host: Host, spec: &HostSpec) -> Result<Setup, Error> {
 }
 
 /// Gives a socket another congestion control.
-pub(crate) fn set_control(setup: &mut Setup, name: &str) -> Result<(), Error> {
-    setup.control = control(name)?;
+pub(crate) fn set_control(setup: &mut Setup, control: Control) {
+    setup.control = control;
     suit(setup);
-    Ok(())
 }
 
 /// What the glue of a congestion control sets in the kernel. TCP-ME sends packets one by one, as a policer
@@ -60,21 +64,38 @@ pub(crate) fn shows_rate(control: &Control) -> bool {
 }
 
 /// A relay's socket towards the UE: what the scenario leaves open is the relay's own choice, and else its host's.
-pub(crate) fn of_client_leg(host: Host, relay: &Relay, spec: &HostSpec) -> Result<Setup, Error> {
-    let mut setup = of_leg(host, &relay.client_leg, relay.client_control(), spec)?;
+pub(crate) fn of_client_leg(
+    host: Host,
+    relay: &Relay,
+    spec: &HostSpec,
+    controls: &Controls<'_>,
+) -> Result<Setup, Error> {
+    let control = controls.named(relay.client_control())?;
+    let mut setup = of_leg(host, &relay.client_leg, control, spec, controls)?;
     setup.reordering_hold = relay.reordering_hold();
     setup.config.rto_min = relay.rto_min(spec);
     Ok(setup)
 }
 
 /// A relay's socket towards the server: what the scenario leaves open is the choice of the relay's host.
-pub(crate) fn of_server_leg(host: Host, relay: &Relay, spec: &HostSpec) -> Result<Setup, Error> {
+pub(crate) fn of_server_leg(
+    host: Host,
+    relay: &Relay,
+    spec: &HostSpec,
+    controls: &Controls<'_>,
+) -> Result<Setup, Error> {
     let leg = &relay.server_leg;
     let control = leg.congestion_control.as_deref().unwrap_or(&spec.congestion_control);
-    of_leg(host, leg, control, spec)
+    of_leg(host, leg, controls.named(control)?, spec, controls)
 }
 
-fn of_leg(host: Host, leg: &LegConfig, control: &str, spec: &HostSpec) -> Result<Setup, Error> {
+fn of_leg(
+    host: Host,
+    leg: &LegConfig,
+    control: Control,
+    spec: &HostSpec,
+    controls: &Controls<'_>,
+) -> Result<Setup, Error> {
     // What asks a peer that is silent, and what is marked, changes nothing here; to say so beats to leave it out.
     let without_model = [
         ("keepalive", leg.keepalive.is_some()),
@@ -85,8 +106,8 @@ fn of_leg(host: Host, leg: &LegConfig, control: &str, spec: &HostSpec) -> Result
     if let Some((key, _)) = without_model.into_iter().find(|(_, is_set)| *is_set) {
         return Err(Error::Leg(key));
     }
-    let mut setup = of_host(host, spec)?;
-    set_control(&mut setup, control)?;
+    let mut setup = of_host(host, spec, controls)?;
+    set_control(&mut setup, control);
     let bytes = |size: Option<ByteSize>| {
         size.map(|size| u32::try_from(size.as_bytes()).unwrap_or(u32::MAX / 2))
     };
@@ -107,35 +128,33 @@ pub(crate) fn share(buffer: Option<ByteSize>, setup: &mut Setup) {
     }
 }
 
-/// CUBIC as Linux has it.
-pub(crate) fn control(name: &str) -> Result<Control, Error> {
-    let config = midspan_cc::Config { cubic_counted: true, ..midspan_cc::Config::default() };
-    // Those of ours in the kernel, by their names there.
-    let name = name.strip_prefix("ms_").unwrap_or(name);
-    Ok(Control::new(name, &config)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::externals::Externals;
     use crate::host::UE;
     use midspan_units::Rate;
 
     #[test]
     fn a_host_holds_sacks_back_as_its_keys_say() {
-        let linux = of_host(UE, &HostSpec::default()).unwrap().config;
+        let externals = Externals::default();
+        let controls = Controls::new(&externals, 1);
+        let linux = of_host(UE, &HostSpec::default(), &controls).unwrap().config;
         assert_eq!(linux.tcp_comp_sack_delay, Config::default().tcp_comp_sack_delay);
         let delay = Some(Span::from_millis(12));
         let spec =
             HostSpec { comp_sack_delay: delay, comp_sack_nr: Some(255), ..HostSpec::default() };
-        let config = of_host(UE, &spec).unwrap().config;
+        let config = of_host(UE, &spec, &controls).unwrap().config;
         assert_eq!((Some(config.tcp_comp_sack_delay), config.tcp_comp_sack_nr), (delay, 255));
     }
 
     #[test]
     fn a_leg_has_what_it_is_set_to_have_or_says_that_it_cannot() {
+        let externals = Externals::default();
+        let controls = Controls::new(&externals, 1);
         let of = |client_leg: LegConfig| {
-            of_client_leg(UE, &Relay { client_leg, ..Relay::default() }, &HostSpec::default())
+            let relay = Relay { client_leg, ..Relay::default() };
+            of_client_leg(UE, &relay, &HostSpec::default(), &controls)
         };
         let rate = Some(Rate::from_bps(8_000_000));
         let leg = LegConfig { max_pacing_rate: rate, ..LegConfig::default() };

@@ -1,11 +1,14 @@
-//! Elements from outside, in virtual time.
+//! Elements and congestion controls from outside, in virtual time.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
-use midspan_path::{Decide, Externals, Fate, Maker, Seen, Traces};
+use midspan_cc::external::{self, Call, Window};
+use midspan_cc::{Connection, Kind, State};
+use midspan_path::{Decide, Fate, Maker, Seen, Traces};
 use midspan_scenario::record::Variant;
 use midspan_scenario::{CellSpec, Scenario};
-use midspan_sim::{run, run_with};
+use midspan_sim::{Externals, run, run_with};
 use midspan_units::{Span, Time};
 
 /// An upload of a second over `element`.
@@ -50,7 +53,8 @@ impl Decide for Mine {
 fn externals(each: u64) -> Externals {
     let make: Maker =
         Box::new(move |with, _| Box::new(Mine { by: with["by"].parse().unwrap(), each, came: 0 }));
-    BTreeMap::from([("mine".to_owned(), make)])
+    let elements = BTreeMap::from([("mine".to_owned(), make)]);
+    Externals { elements, ..Externals::default() }
 }
 
 const MINE: &str = "{ external = { name = 'mine', with = { by = '5 ms' } } }";
@@ -86,4 +90,50 @@ fn without_one_a_run_fails_by_its_name() {
     let error = run(&upload(MINE), Variant::None, &Traces::new(), 1).unwrap_err();
     assert!(error.to_string().contains("link 1, up, element 2 (external)"), "{error}");
     assert!(error.to_string().contains("`mine`"), "{error}");
+}
+
+/// A window that nothing changes.
+struct Fixed(u32);
+
+impl external::Decide for Fixed {
+    fn kind(&self) -> Kind {
+        Kind::Rate
+    }
+
+    fn decide(&mut self, window: &mut Window, _: &Connection, _: State, _: Call<'_>) {
+        window.cwnd = self.0;
+    }
+}
+
+/// The same upload, its sender by a control from outside.
+fn controlled() -> CellSpec {
+    let mut spec = upload("{ delay = '5 ms' }");
+    spec.hosts.ue.congestion_control = "external:fixed".to_owned();
+    spec
+}
+
+#[test]
+fn a_control_decides_and_its_name_is_told() {
+    let seeds = Arc::new(Mutex::new(Vec::new()));
+    let kept = seeds.clone();
+    let make: external::Maker = Arc::new(move |seed| {
+        kept.lock().unwrap().push(seed);
+        Box::new(Fixed(8))
+    });
+    let controls = BTreeMap::from([("fixed".to_owned(), make)]);
+    let externals = Externals { controls, ..Externals::default() };
+    for variant in [Variant::None, Variant::Midspan, Variant::None] {
+        let (run, _) = run_with(&controlled(), variant, &Traces::new(), &externals, 1).unwrap();
+        let of_ue = run.legs.iter().find(|leg| leg.host == "ue").unwrap();
+        assert_eq!((&*of_ue.congestion_control, of_ue.cwnd), ("external:fixed", 8));
+        assert_eq!(run.legs.iter().filter(|leg| leg.congestion_control == "cubic").count() % 2, 1);
+    }
+    let seeds = seeds.lock().unwrap();
+    assert_eq!((seeds.len(), seeds[0]), (3, seeds[2]), "the same run has the same seed");
+}
+
+#[test]
+fn without_the_control_a_run_fails_by_its_name() {
+    let error = run(&controlled(), Variant::None, &Traces::new(), 1).unwrap_err();
+    assert_eq!(error.to_string(), "nobody gave a congestion control `fixed`");
 }

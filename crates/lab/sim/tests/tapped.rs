@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use midspan_path::{Externals, Traces};
+use midspan_path::Traces;
 use midspan_scenario::record::{Measurement, Variant};
 use midspan_scenario::{CellSpec, Scenario};
-use midspan_sim::{Place, run, run_tapped};
+use midspan_sim::{Externals, Place, run, run_tapped};
 use midspan_units::Time;
 
 fn cell(cells: &str, service: &str) -> CellSpec {
@@ -56,7 +56,7 @@ fn tapped(spec: &CellSpec, variant: Variant) -> (Measurement, Seen) {
             *seen.entry((sight.place, ends)).or_default() += 1;
         }
     };
-    let (traces, externals) = (Traces::new(), Externals::new());
+    let (traces, externals) = (Traces::new(), Externals::default());
     let (measurement, _) =
         run_tapped(spec, variant, &traces, &externals, 1, Some(Box::new(tap))).unwrap();
     (measurement, seen.take().1)

@@ -1,5 +1,6 @@
 use midspan_units::Rate;
 
+use crate::external::{Call, External, Maker};
 use crate::ffi;
 use crate::{Config, Connection, Feedback, Sample};
 
@@ -60,11 +61,18 @@ pub struct Unknown {
 ///    sending begins again after a pause.
 #[derive(Clone)]
 pub struct Control {
-    algorithm: &'static ffi::Algorithm,
-    state: ffi::State,
+    algorithm: Algorithm,
     cc: ffi::Cc,
     now_in: State,
     burst: Option<u32>,
+}
+
+#[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "nearly all are the large one")]
+enum Algorithm {
+    /// Of the table, with what it has noted of the connection.
+    Compiled(&'static ffi::Algorithm, ffi::State),
+    External(External),
 }
 
 impl Control {
@@ -79,9 +87,18 @@ impl Control {
         let algorithm = ffi::algorithms()
             .find(|algorithm| algorithm.name() == name)
             .ok_or_else(|| Unknown { name: name.to_owned() })?;
-        Ok(Control {
+        Ok(Control::of(Algorithm::Compiled(algorithm, ffi::NO_STATE), config))
+    }
+
+    /// A control of the caller's, which is called `name`: `make` is asked for what decides when the connection is
+    /// established, with `seed`. A clone is for another connection, and begins anew.
+    pub fn external(name: &str, make: &Maker, seed: u64) -> Self {
+        Control::of(Algorithm::External(External::new(name, make, seed)), &Config::default())
+    }
+
+    fn of(algorithm: Algorithm, config: &Config) -> Self {
+        Control {
             algorithm,
-            state: ffi::NO_STATE,
             cc: ffi::Cc {
                 cwnd: 10,
                 ssthresh: Control::SSTHRESH_INFINITE,
@@ -102,17 +119,27 @@ impl Control {
             },
             now_in: State::Open,
             burst: None,
-        })
+        }
     }
 
     /// The name it was made by.
-    pub fn name(&self) -> &'static str {
-        self.algorithm.name()
+    pub fn name(&self) -> &str {
+        match &self.algorithm {
+            Algorithm::Compiled(algorithm, _) => algorithm.name(),
+            Algorithm::External(external) => external.name(),
+        }
     }
 
-    /// Who changes the window.
+    /// Who changes the window. With a control of the caller's not known before the connection is
+    /// established: [`Kind::Window`] until then.
     pub fn kind(&self) -> Kind {
-        if self.algorithm.kind() == ffi::kind::CC_WINDOW { Kind::Window } else { Kind::Rate }
+        match &self.algorithm {
+            Algorithm::Compiled(algorithm, _) if algorithm.kind() == ffi::kind::CC_WINDOW => {
+                Kind::Window
+            }
+            Algorithm::Compiled(..) => Kind::Rate,
+            Algorithm::External(external) => external.kind(),
+        }
     }
 
     /// The window: packets that may be in flight; at least 1.
@@ -128,7 +155,12 @@ impl Control {
     /// With [`Kind::Rate`] the rate at which to send payload, or `None` for as fast as the window
     /// allows. With [`Kind::Window`] a rate never to exceed, or `None`: pace as you like.
     pub fn pacing_rate(&self) -> Option<Rate> {
-        (self.cc.pacing_rate > 0).then(|| Rate::from_bps(self.cc.pacing_rate.saturating_mul(8)))
+        Control::rate_of(self.cc.pacing_rate)
+    }
+
+    /// Of bytes per second, of which 0 stand for none.
+    pub(crate) fn rate_of(pacing_rate: u64) -> Option<Rate> {
+        (pacing_rate > 0).then(|| Rate::from_bps(pacing_rate.saturating_mul(8)))
     }
 
     /// The least number of packets that go back to back where pacing would part them, or `None` for
@@ -160,28 +192,23 @@ impl Control {
 
     /// The connection is established; window and threshold are what the stack wants at the start.
     pub fn established(&mut self, connection: &Connection) {
-        connection.write_to(&mut self.cc);
-        self.algorithm.init(&mut self.state, &mut self.cc);
-        self.bound();
+        self.call(connection, Call::Established);
     }
 
     /// An acknowledgement that acknowledged something, before anything is made of it. Of the sample the
     /// delivery rate, and whether the window may grow, need not be there yet.
     pub fn measure(&mut self, connection: &Connection, sample: &Sample) {
-        connection.write_to(&mut self.cc);
-        self.algorithm.measure(&mut self.state, &mut self.cc, &sample.into());
-        self.bound();
+        self.call(connection, Call::Measure(sample));
     }
 
     /// The same afterwards. A [`Kind::Window`] control grows the window unless the state is
     /// [`State::Cwr`] or [`State::Recovery`].
     pub fn on_ack(&mut self, connection: &Connection, sample: &Sample) {
-        let sample = ffi::Sample::from(sample);
-        connection.write_to(&mut self.cc);
         let reducing = matches!(self.now_in, State::Cwr | State::Recovery);
         if self.kind() == Kind::Rate || !reducing {
-            self.algorithm.advance(&mut self.state, &mut self.cc, &sample);
-            self.bound();
+            self.call(connection, Call::Ack(sample));
+        } else {
+            connection.write_to(&mut self.cc);
         }
     }
 
@@ -194,8 +221,7 @@ impl Control {
     /// A reduction begins: `state` is [`State::Recovery`], [`State::Cwr`] or [`State::Loss`]. Sets
     /// the threshold and returns it. The window is the stack's to change (see [`Kind`]).
     pub fn on_reduction(&mut self, connection: &Connection, state: State) -> u32 {
-        connection.write_to(&mut self.cc);
-        self.cc.ssthresh = self.algorithm.ssthresh(&mut self.state, &mut self.cc).max(1);
+        self.cc.ssthresh = self.call(connection, Call::Reduction(state)).max(1);
         self.set_state(connection, state);
         self.cc.ssthresh
     }
@@ -203,15 +229,14 @@ impl Control {
     /// A reduction because of loss or ECN is over: with [`Kind::Window`] the stack has set the window
     /// to the threshold. `state` is the one that follows.
     pub fn on_reduced(&mut self, connection: &Connection, state: State) {
-        self.event(connection, ffi::event::CC_REDUCED);
+        self.call(connection, Call::Reduced);
         self.set_state(connection, state);
     }
 
     /// The last reduction was a mistake: sets the window as it was, and returns it. The threshold
     /// is the stack's to put back. `state` is the one that follows.
     pub fn on_undo(&mut self, connection: &Connection, state: State) -> u32 {
-        connection.write_to(&mut self.cc);
-        let cwnd = self.algorithm.undo(&mut self.state, &mut self.cc);
+        let cwnd = self.call(connection, Call::Undo);
         self.set_cwnd(cwnd);
         self.set_state(connection, state);
         self.cc.cwnd
@@ -221,33 +246,45 @@ impl Control {
     pub fn set_state(&mut self, connection: &Connection, state: State) {
         self.now_in = state;
         self.cc.state = state as u32;
-        self.event(connection, ffi::event::CC_STATE);
+        connection.write_to(&mut self.cc);
+        // What is of the caller's is told the state with whatever it is asked.
+        if let Algorithm::Compiled(algorithm, of) = &mut self.algorithm {
+            algorithm.event(of, &mut self.cc, ffi::event::CC_STATE);
+            self.bound();
+        }
     }
 
     /// The stack is about to send as much as window and pacing allow, both of which what the network
     /// says by now may change.
     pub fn on_send(&mut self, connection: &Connection, feedback: Option<&Feedback>) {
         connection.write_to(&mut self.cc);
-        let feedback = feedback.map_or(ffi::NO_FEEDBACK, Into::into);
-        self.burst = self.algorithm.send(&mut self.state, &mut self.cc, &feedback);
-        self.bound();
+        if let Algorithm::Compiled(algorithm, state) = &mut self.algorithm {
+            let feedback = feedback.map_or(ffi::NO_FEEDBACK, Into::into);
+            self.burst = algorithm.send(state, &mut self.cc, &feedback);
+            self.bound();
+        }
     }
 
     /// A packet is sent when none was in flight.
     pub fn on_transmit_start(&mut self, connection: &Connection) {
-        self.event(connection, ffi::event::CC_TX_START);
+        self.call(connection, Call::TransmitStart);
     }
 
     /// The same, but after more than a retransmission timeout: the stack has reduced the window
     /// (RFC 2861) with [`set_cwnd`](Control::set_cwnd).
     pub fn on_restart(&mut self, connection: &Connection) {
-        self.event(connection, ffi::event::CC_CWND_RESTART);
+        self.call(connection, Call::Restart);
     }
 
-    fn event(&mut self, connection: &Connection, event: ffi::event::Type) {
+    /// Asks the algorithm; answers with what it answers, if it does.
+    fn call(&mut self, connection: &Connection, call: Call<'_>) -> u32 {
         connection.write_to(&mut self.cc);
-        self.algorithm.event(&mut self.state, &mut self.cc, event);
+        let answer = match &mut self.algorithm {
+            Algorithm::Compiled(algorithm, state) => algorithm.call(state, &mut self.cc, call),
+            Algorithm::External(of) => of.call(&mut self.cc, connection, self.now_in, call),
+        };
         self.bound();
+        answer
     }
 
     /// A control of somebody else's may answer with any window.

@@ -6,6 +6,8 @@ use std::ffi::{CStr, c_void};
 use std::ptr::from_mut;
 use std::sync::{PoisonError, RwLock};
 
+use crate::external::Call;
+
 pub(crate) use c::{
     CC_CWND_MOST, CC_RTT_SMOOTHED, CC_SSTHRESH_INFINITE, FEEDBACK_ENTRIES, algorithm as Algorithm,
     cc as Cc, cc_config as Config, cc_event as event, cc_feedback as Feedback,
@@ -103,14 +105,29 @@ impl Algorithm {
         self.kind
     }
 
-    pub(crate) fn init(&self, state: &mut State, cc: &mut Cc) {
+    /// Does what is asked; answers with the threshold of a reduction, or the window of an undo.
+    pub(crate) fn call(&self, state: &mut State, cc: &mut Cc, call: Call<'_>) -> u32 {
+        match call {
+            Call::Established => self.init(state, cc),
+            Call::Measure(sample) => self.measure(state, cc, &sample.into()),
+            Call::Ack(sample) => self.advance(state, cc, &sample.into()),
+            Call::Reduction(_) => return self.ssthresh(state, cc),
+            Call::Reduced => self.event(state, cc, event::CC_REDUCED),
+            Call::Undo => return self.undo(state, cc),
+            Call::TransmitStart => self.event(state, cc, event::CC_TX_START),
+            Call::Restart => self.event(state, cc, event::CC_CWND_RESTART),
+        }
+        0
+    }
+
+    fn init(&self, state: &mut State, cc: &mut Cc) {
         if let Some(init) = self.init {
             // SAFETY: the state has room for any, as host.h asserts.
             unsafe { init(from_mut(state).cast(), cc) }
         }
     }
 
-    pub(crate) fn measure(&self, state: &mut State, cc: &mut Cc, sample: &Sample) {
+    fn measure(&self, state: &mut State, cc: &mut Cc, sample: &Sample) {
         if let Some(measure) = self.measure {
             // SAFETY: as in `init`.
             unsafe { measure(from_mut(state).cast(), cc, sample) }
@@ -118,19 +135,19 @@ impl Algorithm {
     }
 
     /// `grow` or `control`, by the kind.
-    pub(crate) fn advance(&self, state: &mut State, cc: &mut Cc, sample: &Sample) {
+    fn advance(&self, state: &mut State, cc: &mut Cc, sample: &Sample) {
         let advance = self.advance.expect(NEVER_NULL);
         // SAFETY: as in `init`.
         unsafe { advance(from_mut(state).cast(), cc, sample) }
     }
 
-    pub(crate) fn ssthresh(&self, state: &mut State, cc: &mut Cc) -> u32 {
+    fn ssthresh(&self, state: &mut State, cc: &mut Cc) -> u32 {
         let ssthresh = self.ssthresh.expect(NEVER_NULL);
         // SAFETY: as in `init`.
         unsafe { ssthresh(from_mut(state).cast(), cc) }
     }
 
-    pub(crate) fn undo(&self, state: &mut State, cc: &mut Cc) -> u32 {
+    fn undo(&self, state: &mut State, cc: &mut Cc) -> u32 {
         let undo = self.undo.expect(NEVER_NULL);
         // SAFETY: as in `init`.
         unsafe { undo(from_mut(state).cast(), cc) }

@@ -2,14 +2,15 @@
 //!
 //! An algorithm is a header under `algo/`, in freestanding C: the kernel runs it through BPF (the
 //! crate `ccload`), and everybody else through [`Control`]. What `algo/cc.h` says about who does what
-//! holds for both.
+//! holds for both. Beside them a [`Control`] may be the caller's own ([`external`]).
 //!
 //! Windows are in packets, rates are of payload. The crate is pure: time is an argument, nothing is
-//! allocated once a [`Control`] exists, and no input makes it panic. One
+//! allocated once a [`Control`] exists but by the caller's, and no input makes it panic. One
 //! module, `ffi`, calls the C.
 
 mod config;
 mod control;
+pub mod external;
 pub mod feedback;
 mod ffi;
 mod sample;

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::source::{Source, TextSpan};
+use crate::host::external_control;
 use crate::record::Variant;
 use crate::{
     CellSpec, Direction, Error, Host, Objects, OwnRtt, Page, Relay, ServiceHost, Tell, Video,
@@ -355,6 +356,9 @@ fn leg(name: &'static str, leg: &LegConfig) -> Option<Problem> {
     named
         .and_then(|named| control(&["relay", name, "congestion_control"], named))
         .or_else(|| {
+            // What a live relay takes of a name does not hold of one from outside.
+            let mut leg = leg.clone();
+            leg.congestion_control.take_if(|name| external_control(name).is_some());
             leg.first_fault()
                 .and_then(|(key, said)| problem(&["relay", name, key], format!("`{key}` {said}")))
         })
@@ -364,10 +368,11 @@ fn leg(name: &'static str, leg: &LegConfig) -> Option<Problem> {
         })
 }
 
-/// Whether Linux could have a congestion control of this name (`TCP_CA_NAME_MAX` is 16).
+/// Whether Linux could have a congestion control of this name (`TCP_CA_NAME_MAX` is 16), or it is one from outside.
 fn control(keys: &[&'static str], name: &str) -> Option<Problem> {
+    let bare = external_control(name).unwrap_or(name);
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if (1..16).contains(&name.len()) && name.chars().all(fits) {
+    if (1..16).contains(&bare.len()) && bare.chars().all(fits) {
         return None;
     }
     problem(keys, format!("`{name}` is not the name of a congestion control, such as `cubic`"))

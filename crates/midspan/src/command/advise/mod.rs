@@ -12,9 +12,9 @@ use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use midspan_advise::{Advice, Plan, Planned};
-use midspan_lab::simulation::Simulation;
+use midspan_lab::simulation::{Externals, Simulation};
 use midspan_lab::sweep::PlannedRun;
-use midspan_path::{Externals, Traces};
+use midspan_path::Traces;
 use midspan_scenario::Scenario;
 
 use self::given::Given;
@@ -165,8 +165,9 @@ fn make(plan: &mut Plan, planned: &[Planned], progress: &ProgressBar) -> Result<
     let simulation = Simulation {
         scenario: &scenario,
         traces: &Traces::new(),
-        externals: &Externals::new(),
+        externals: &Externals::default(),
         captures: None,
+        within: None,
     };
     simulation.run_all(&runs, |_, record| {
         progress.inc(1);

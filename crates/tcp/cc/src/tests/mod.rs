@@ -5,6 +5,7 @@ mod bbr;
 mod bbr3;
 mod cubic;
 mod dctcp;
+mod external;
 mod fuzz;
 mod illinois;
 mod lp;
