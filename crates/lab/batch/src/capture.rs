@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use midspan_scenario::record::Variant;
-use midspan_scenario::{Cell, CellSpec, Scenario, ServiceHost};
+use midspan_scenario::{CellSpec, Scenario, ServiceHost};
 pub use midspan_sim::Place;
 use pcap_parser::{
     EnhancedPacketBlock, InterfaceDescriptionBlock, Linktype, OptionCode, PcapNGOption,
     SectionHeaderBlock, ToVec,
 };
 
+use crate::run_folder::{run_folder, run_title};
 use crate::sweep::PlannedRun;
 
 /// What to keep of the packets of a sweep's runs.
@@ -40,20 +41,12 @@ pub struct CaptureFile {
 impl Captures {
     /// The file of a place in a run.
     pub fn file(&self, scenario: &Scenario, run: &PlannedRun<'_>, place: Place) -> CaptureFile {
-        let PlannedRun { cell, variant, repetition } = *run;
-        let repetition = repetition + 1;
-        let mut folder = self.folder.clone();
-        if !cell.labels.is_empty() {
-            folder.push(folder_of(scenario.cells(), cell));
-        }
-        folder.push(format!("{variant}-{repetition}"));
         let interface = place.name().to_owned();
-        let mut words = vec![format!("scenario {}", scenario.name)];
-        words.extend(cell.labels.iter().map(|(axis, label)| format!("{axis} {label}")));
-        words.push(format!("variant {variant}, repetition {repetition}"));
-        words.extend(leg(&cell.spec, variant, place).map(|leg| format!("{leg} leg")));
-        let comment = format!("{} at {interface}", words.join(", "));
-        CaptureFile { path: folder.join(format!("{interface}.pcapng")), interface, comment }
+        let leg = leg(&run.cell.spec, run.variant, place);
+        let leg = leg.map_or(String::new(), |leg| format!(", {leg} leg"));
+        let comment = format!("{}{leg} at {interface}", run_title(scenario, run));
+        let path = run_folder(&self.folder, scenario, run).join(format!("{interface}.pcapng"));
+        CaptureFile { path, interface, comment }
     }
 }
 
@@ -69,30 +62,6 @@ fn leg(spec: &CellSpec, variant: Variant, place: Place) -> Option<&'static str> 
         Place::Ue | Place::MecAccess => "client",
         _ => "server",
     })
-}
-
-/// The name of a cell's folder, which is no other cell's.
-fn folder_of(cells: &[Cell], cell: &Cell) -> String {
-    let name = folder_name(cell);
-    let before = cells.iter().take_while(|other| other.labels != cell.labels);
-    match before.filter(|other| folder_name(other) == name).count() {
-        0 => name,
-        others => format!("{name}-{}", others + 1),
-    }
-}
-
-/// Axes and labels without what shells and file systems take for something else.
-fn folder_name(cell: &Cell) -> String {
-    let plain = |text: &str| -> String {
-        let kept = text.chars().filter(|letter| !letter.is_whitespace());
-        kept.map(|letter| match letter {
-            _ if letter.is_alphanumeric() || "%+-._".contains(letter) => letter,
-            _ => '_',
-        })
-        .collect()
-    };
-    let names = cell.labels.iter().map(|(axis, label)| format!("{}={}", plain(axis), plain(label)));
-    names.collect::<Vec<_>>().join(",")
 }
 
 /// A file that packets are written to.

@@ -13,10 +13,11 @@ use midspan_path::Traces;
 use midspan_scenario::record::{Backend, Measurement, Outcome, Record, SCHEMA};
 use midspan_scenario::{Scenario, external_control};
 pub use midspan_sim::Externals;
-use midspan_sim::{Place, Sight, Tap};
+use midspan_sim::{Log, Observers, Place, Sight, Tap, run_observed};
 use midspan_units::Time;
 
 use crate::capture::{CaptureWriter, Captures};
+use crate::qlog::{QlogFiles, Qlogs};
 use crate::sweep::PlannedRun;
 
 /// What every simulated run of a scenario shares.
@@ -29,6 +30,8 @@ pub struct Simulation<'a> {
     pub externals: &'a Externals,
     /// What to keep of packets, if anything.
     pub captures: Option<&'a Captures>,
+    /// What to keep of what senders do, if anything.
+    pub qlogs: Option<&'a Qlogs>,
     /// What each thread makes all its runs in, if it needs something for them.
     pub within: Option<Within>,
 }
@@ -119,11 +122,20 @@ impl Simulation<'_> {
         let tap = files
             .clone()
             .map(|files| -> Tap { Box::new(move |sight| files.borrow_mut().add(sight)) });
+        let qlogs = self.qlogs.map(|qlogs| QlogFiles::new(qlogs, self.scenario, run));
+        let qlogs = qlogs.map(|files| Rc::new(RefCell::new(files)));
+        let log = qlogs
+            .clone()
+            .map(|files| -> Log { Box::new(move |end, told| files.borrow_mut().take(end, told)) });
         let (spec, variant) = (&run.cell.spec, run.variant);
-        let (measurement, _) = midspan_sim::run_tapped(spec, variant, traces, externals, seed, tap)
+        let observers = Observers { tap, log };
+        let (measurement, _) = run_observed(spec, variant, traces, externals, seed, observers)
             .map_err(|error| anyhow!("{error}"))?;
         if let Some(files) = files {
             files.borrow_mut().finish().context("the captures are not complete")?;
+        }
+        if let Some(files) = qlogs {
+            files.borrow_mut().finish().context("the files of qlog are not complete")?;
         }
         Ok(measurement)
     }

@@ -40,6 +40,7 @@ pub(crate) fn simulate(
         traces: &traces,
         externals: &externals,
         captures: None,
+        qlogs: None,
         within: Some(within),
     };
     py.detach(|| {

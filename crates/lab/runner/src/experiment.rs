@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 pub use midspan_batch::capture::Captures;
+pub use midspan_batch::qlog::Qlogs;
 pub use midspan_batch::read_traces;
 use midspan_path::{ElementSpec, Traces};
 use midspan_scenario::record::{Backend, Outcome, Record, Variant};
@@ -37,6 +38,8 @@ pub struct Experiment<'a> {
     pub base: &'a Path,
     /// What to keep of packets, if anything, of the runs that are made.
     pub captures: Option<Captures>,
+    /// What to keep of what simulated senders do, if anything, of the runs that are made.
+    pub qlogs: Option<Qlogs>,
     /// Whether to begin anew even where a sweep was cut.
     pub fresh: bool,
     /// The command that asked for it, kept with the results.
@@ -136,6 +139,7 @@ impl Experiment<'_> {
             traces: self.traces,
             externals: &Externals::default(),
             captures: self.captures.as_ref(),
+            qlogs: self.qlogs.as_ref(),
             within: None,
         };
         simulation.run_all(runs, |run, record| {

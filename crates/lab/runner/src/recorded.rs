@@ -223,6 +223,7 @@ impl Simulated {
             traces,
             externals: &Externals::default(),
             captures: None,
+            qlogs: None,
             within: None,
         };
         simulation.run_all(&runs, |_, record| {

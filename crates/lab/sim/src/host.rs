@@ -1,5 +1,7 @@
 //! The hosts, in a row.
 
+use midspan_scenario::record::Variant;
+
 /// A host, counted from the UE.
 pub(crate) type Host = usize;
 
@@ -11,3 +13,17 @@ pub(crate) const ENB: Host = 1;
 pub(crate) const MEC: Host = 2;
 /// See [`UE`].
 pub(crate) const SERVER: Host = 3;
+
+/// Its name in records.
+pub(crate) fn name(host: Host) -> &'static str {
+    ["ue", "enb", "mec", "server"][host]
+}
+
+/// The name, in records, of the leg that leads from `host` to `peer`.
+pub(crate) fn leg(variant: Variant, host: Host, peer: Host) -> &'static str {
+    match (variant, host, peer) {
+        (Variant::None, ..) => "end-to-end",
+        (_, UE, _) | (_, MEC, UE) => "client",
+        _ => "server",
+    }
+}

@@ -18,6 +18,7 @@ mod externals;
 mod headers;
 mod hold;
 mod host;
+mod log;
 mod measure;
 mod mobile;
 mod net;
@@ -36,5 +37,6 @@ mod world;
 
 pub use error::Error;
 pub use externals::Externals;
-pub use run::{Work, run, run_tapped, run_with};
+pub use log::{End, Log, Told};
+pub use run::{Observers, Work, run, run_observed, run_with};
 pub use tap::{Place, Sight, Tap};

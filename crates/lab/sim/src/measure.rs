@@ -4,7 +4,7 @@ use midspan_path::Counters;
 use midspan_scenario::record::{DirectionRecord, LatenessRecord, LegRecord, LinkRecord, Variant};
 use midspan_tcp::Endpoint;
 
-use crate::host::{Host, MEC, UE};
+use crate::host::{self, Host, MEC, UE};
 use crate::socket::SocketId;
 use crate::stretch::Stretch;
 use crate::world::World;
@@ -13,14 +13,9 @@ use crate::world::World;
 pub(crate) fn leg(host: Host, peer: Host, endpoint: &Endpoint, variant: Variant) -> LegRecord {
     let info = endpoint.info();
     let micros = |span: midspan_units::Span| u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
-    let leg = match (variant, host, peer) {
-        (Variant::None, ..) => "end-to-end",
-        (_, UE, _) | (_, MEC, UE) => "client",
-        _ => "server",
-    };
     LegRecord {
-        host: ["ue", "enb", "mec", "server"][host].to_owned(),
-        leg: leg.to_owned(),
+        host: host::name(host).to_owned(),
+        leg: host::leg(variant, host, peer).to_owned(),
         congestion_control: endpoint.control().name().to_owned(),
         rtt_us: micros(info.rtt),
         min_rtt_us: micros(info.min_rtt),

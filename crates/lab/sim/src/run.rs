@@ -16,6 +16,7 @@ use crate::assist::NetAssist;
 use crate::error::Error;
 use crate::externals::{Controls, Externals};
 use crate::host::{ENB, Host, MEC, SERVER, UE};
+use crate::log::{Log, Logged};
 use crate::measure;
 use crate::mobile::Mobile;
 use crate::net::Net;
@@ -23,7 +24,7 @@ use crate::series::Series;
 use crate::setup;
 use crate::socket::{Setup, Socket, SocketId, User};
 use crate::splitter::Splitter;
-use crate::tap::Tap;
+use crate::tap::{Tap, Tapped};
 use crate::world::World;
 
 /// What a run took.
@@ -60,20 +61,29 @@ pub fn run_with(
     externals: &Externals,
     seed: u64,
 ) -> Result<(Measurement, Work), Error> {
-    run_tapped(spec, variant, traces, externals, seed, None)
+    run_observed(spec, variant, traces, externals, seed, Observers::default())
 }
 
-/// The same with a tap that is told of every packet, which changes nothing.
+/// Who is told of what happens in a run, which changes nothing.
+#[derive(Default)]
+pub struct Observers {
+    /// Of every packet.
+    pub tap: Option<Tap>,
+    /// Of what senders do.
+    pub log: Option<Log>,
+}
+
+/// The same, while others are told of it.
 ///
 /// # Errors
 /// As [`run`] has them.
-pub fn run_tapped(
+pub fn run_observed(
     spec: &CellSpec,
     variant: Variant,
     traces: &Traces,
     externals: &Externals,
     seed: u64,
-    tap: Option<Tap>,
+    observers: Observers,
 ) -> Result<(Measurement, Work), Error> {
     if variant == Variant::Haproxy {
         return Err(Error::Variant(variant));
@@ -94,7 +104,11 @@ pub fn run_tapped(
         spec,
         variant,
         controls: Controls::new(externals, seed),
-        world: World::new(net, tap),
+        world: World::new(
+            net,
+            observers.tap.map(Tapped::new),
+            observers.log.map(|log| Logged::new(log, variant)),
+        ),
         assist,
         held: None,
         series: None,
@@ -272,7 +286,9 @@ impl Run<'_> {
         let ends = application::flow(false, 0);
         let (receiver, sender) =
             ((receiver, User::Application(ends.0)), (sender, User::Application(ends.1)));
+        let logged = self.world.logged.take();
         let (client, server) = self.world.connect(0, receiver, sender);
+        self.world.logged = logged;
         self.cross.extend([client, server]);
         self.open(Connection { client, server: Some(server), flow: None }, number)
     }

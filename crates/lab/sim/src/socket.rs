@@ -7,6 +7,7 @@ use midspan_units::Span;
 use crate::application::Application;
 use crate::hold::Hold;
 use crate::host::Host;
+use crate::log::End;
 
 /// A socket's number. Numbers of sockets that were removed are given again.
 pub(crate) type SocketId = usize;
@@ -52,6 +53,8 @@ pub(crate) struct Socket {
     pub(crate) acquaintance: Option<Acquaintance>,
     /// What it misses of its peer's data, if it may keep that to itself.
     pub(crate) hold: Option<Box<Hold>>,
+    /// What it is to those who are told of what it does.
+    pub(crate) end: Option<Box<End>>,
 }
 
 /// A host, a peer's host, and whose UE's connections it is about: towards the server, too, each UE's are remembered by

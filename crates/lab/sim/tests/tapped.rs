@@ -7,7 +7,7 @@ use std::rc::Rc;
 use midspan_path::Traces;
 use midspan_scenario::record::{Measurement, Variant};
 use midspan_scenario::{CellSpec, Scenario};
-use midspan_sim::{Externals, Place, run, run_tapped};
+use midspan_sim::{Externals, Observers, Place, run, run_observed};
 use midspan_units::Time;
 
 fn cell(cells: &str, service: &str) -> CellSpec {
@@ -56,9 +56,9 @@ fn tapped(spec: &CellSpec, variant: Variant) -> (Measurement, Seen) {
             *seen.entry((sight.place, ends)).or_default() += 1;
         }
     };
+    let observers = Observers { tap: Some(Box::new(tap)), ..Observers::default() };
     let (traces, externals) = (Traces::new(), Externals::default());
-    let (measurement, _) =
-        run_tapped(spec, variant, &traces, &externals, 1, Some(Box::new(tap))).unwrap();
+    let (measurement, _) = run_observed(spec, variant, &traces, &externals, 1, observers).unwrap();
     (measurement, seen.take().1)
 }
 

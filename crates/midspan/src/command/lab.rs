@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use midspan_lab::experiment::{Captures, Experiment, read_traces};
+use midspan_lab::experiment::{Captures, Experiment, Qlogs, read_traces};
 use midspan_lab::export::{csv_files, parquet_files, png_files, svg_files};
 use midspan_lab::recorded::{Kept, Recorded};
 use midspan_lab::results::Results;
@@ -128,9 +128,12 @@ pub(crate) struct Run {
     /// Keep packets whole; live runs only
     #[arg(long, requires = "captures")]
     captures_whole: bool,
+    /// Keep what each sender of simulated runs does in a folder of its own in this one: qlog, as JSON text sequences
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
     /// Spread a simulated sweep over the Ray cluster at this address, or over one of this machine's own (local); needs the
     /// Python package
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "captures")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["captures", "qlog"])]
     ray: Option<String>,
 }
 
@@ -166,6 +169,8 @@ pub(crate) struct Job {
     pub(crate) selection: Selection,
     /// What to keep of packets, if anything.
     pub(crate) captures: Option<Captures>,
+    /// What to keep of what simulated senders do, if anything.
+    pub(crate) qlogs: Option<Qlogs>,
     /// The Ray cluster to simulate on, if it is not this machine.
     pub(crate) ray: Option<String>,
 }
@@ -214,10 +219,17 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
             "--captures-whole: simulated packets have headers alone; leave it out",
         ));
     }
+    if arguments.qlog.is_some() && backend == Backend::Live {
+        return Err(BadInput::because(
+            "--qlog: what the kernel's TCP does is not told; give `--backend sim`",
+        ));
+    }
     let captures = arguments.captures.map(|folder| Captures { folder, whole });
-    if let Some(Captures { folder, .. }) = &captures {
+    let qlogs = arguments.qlog.map(|folder| Qlogs { folder });
+    let captured = captures.iter().map(|captures| ("--captures", &captures.folder));
+    for (option, folder) in captured.chain(qlogs.iter().map(|qlogs| ("--qlog", &qlogs.folder))) {
         std::fs::create_dir_all(folder).map_err(|error| {
-            BadInput::because(format!("--captures: cannot make {}: {error}", folder.display()))
+            BadInput::because(format!("{option}: cannot make {}: {error}", folder.display()))
         })?;
     }
     execute(&Job {
@@ -232,6 +244,7 @@ fn run_file(arguments: Run) -> Result<ExitCode> {
         fresh: arguments.fresh,
         selection,
         captures,
+        qlogs,
         ray: arguments.ray,
     })
 }
@@ -246,6 +259,11 @@ impl Job {
     /// Runs what is asked for of [`Job::scenario`].
     pub(super) fn run(&self, scenario: &Scenario) -> Result<Results> {
         self.selection.check(scenario).map_err(BadInput::because)?;
+        if self.qlogs.is_some() && scenario.cells().iter().any(|cell| cell.spec.cells.is_some()) {
+            return Err(BadInput::because(
+                "--qlog: of the users of cells no sender is told of alone; leave it out",
+            ));
+        }
         if let Some(address) = &self.ray {
             return Results::read(&ray::run(address, self)?);
         }
@@ -263,6 +281,7 @@ impl Job {
             base: &self.base,
             fresh: self.fresh,
             captures: self.captures.clone(),
+            qlogs: self.qlogs.clone(),
             command: this_command()?,
             midspan: this_program()?,
         };

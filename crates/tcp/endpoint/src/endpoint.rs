@@ -5,7 +5,7 @@ use midspan_units::{Span, Time};
 use crate::receiver::{Arrival, Hurry, Receiver};
 use crate::segment::{position, sequence};
 use crate::sender::{Acknowledgement, Outgoing, Sender};
-use crate::{Config, EcnMode, Info, Segment};
+use crate::{Config, EcnMode, Event, Info, Segment};
 
 /// How far a connection has come (RFC 9293, 3.3.2). The states of closing are told apart by
 /// [`Endpoint::is_finished`] and [`Endpoint::is_drained`].
@@ -261,6 +261,16 @@ impl Endpoint {
     /// What `TCP_INFO` would say.
     pub fn info(&self) -> Info {
         self.sender.info(self.acknowledged(), self.received(), self.receiver.rtt())
+    }
+
+    /// From now on what the sending half does can be taken as events, from the end of the handshake on.
+    pub fn watch(&mut self) {
+        self.sender.watch();
+    }
+
+    /// The events since they were taken last, in order. None if nobody watches.
+    pub fn take_events(&mut self) -> Vec<(Time, Event)> {
+        self.sender.take_events()
     }
 
     // The network's side.

@@ -17,6 +17,7 @@
 
 mod config;
 mod endpoint;
+mod event;
 mod info;
 mod metrics;
 mod ranges;
@@ -28,6 +29,7 @@ use midspan_units::{Span, Time};
 
 pub use config::{Config, EcnMode, Memory};
 pub use endpoint::{Endpoint, Failure, Stage, Transmit};
+pub use event::{CongestionState, Event, LossDetection, Proof, SenderMetrics, Timer};
 pub use info::Info;
 pub use metrics::Metrics;
 pub use segment::Segment;

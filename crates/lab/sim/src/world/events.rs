@@ -73,7 +73,11 @@ impl World {
             Tcp::Listening(setup) if datagram.segment.syn => {
                 let Setup { mut config, control, .. } = (**setup).clone();
                 config.remembered_rtt = recall(&self.remembered, socket.acquaintance);
-                let endpoint = Endpoint::accept(config, control, self.now, 0, &datagram.segment);
+                let mut endpoint =
+                    Endpoint::accept(config, control, self.now, 0, &datagram.segment);
+                if socket.end.is_some() {
+                    endpoint.watch();
+                }
                 socket.tcp = Tcp::Open(Box::new(endpoint));
                 self.deliver_feedback(id);
             }

@@ -16,12 +16,13 @@ use crate::agenda::Agenda;
 use crate::dialogue::Dialogues;
 use crate::hold::Hold;
 use crate::host::{Host, UE};
+use crate::log::{Logged, Told};
 use crate::net::Net;
 use crate::packet::Datagram;
 use crate::socket::{Acquaintance, Setup, Socket, SocketId, Tcp, User};
 use crate::splitter::Splitter;
 use crate::stretch::Stretch;
-use crate::tap::{Tap, Tapped};
+use crate::tap::Tapped;
 
 /// Everything that is simulated.
 pub(crate) struct World {
@@ -53,10 +54,12 @@ pub(crate) struct World {
     pub(crate) events: u64,
     /// Who is told of packets.
     tapped: Option<Tapped>,
+    /// Who is told of what senders do.
+    pub(crate) logged: Option<Logged>,
 }
 
 impl World {
-    pub(crate) fn new(net: Net, tap: Option<Tap>) -> World {
+    pub(crate) fn new(net: Net, tapped: Option<Tapped>, logged: Option<Logged>) -> World {
         World {
             now: Time::ZERO,
             lanes: net.lanes(),
@@ -74,7 +77,8 @@ impl World {
             client_links: HashMap::new(),
             feedback: None,
             events: 0,
-            tapped: tap.map(Tapped::new),
+            tapped,
+            logged,
         }
     }
 
@@ -123,7 +127,18 @@ impl World {
         }
         let acquaintance = setup.remembers.then_some((between[0], between[1], ue));
         setup.config.remembered_rtt = recall(&self.remembered, acquaintance);
-        let tcp = Endpoint::connect(setup.config, setup.control, self.now, 0);
+        let mut ends = [None, None];
+        if let Some(logged) = &mut self.logged {
+            let [host, peer] = between;
+            let first = logged.open(host, peer, true, setup.control.name());
+            let second = logged.open(peer, host, false, to.0.control.name());
+            ends = [first, second].map(|end| Some(Box::new(end)));
+        }
+        let [end, other_end] = ends;
+        let mut tcp = Endpoint::connect(setup.config, setup.control, self.now, 0);
+        if end.is_some() {
+            tcp.watch();
+        }
         self.sockets[initiator] = Some(Socket {
             host: between[0],
             acquaintance,
@@ -133,6 +148,7 @@ impl World {
             tcp: Tcp::Open(Box::new(tcp)),
             user,
             hold: None,
+            end,
         });
         let (setup, user) = to;
         self.sockets[acceptor] = Some(Socket {
@@ -142,6 +158,7 @@ impl World {
             peer: initiator,
             connection,
             hold: Hold::new(setup.reordering_hold),
+            end: other_end,
             tcp: Tcp::Listening(Box::new(setup)),
             user,
         });
@@ -216,11 +233,15 @@ impl World {
 
     /// Removes a connection's socket. Packets that are still under way to it are dropped.
     pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Socket> {
+        self.log(socket);
         let removed = self.sockets.get_mut(socket)?.take()?;
         if let Some(acquaintance) = removed.acquaintance
             && let Some(endpoint) = removed.endpoint()
         {
             self.remembered.entry(acquaintance).or_default().learn(endpoint);
+        }
+        if let (Some(logged), Some(end)) = (&mut self.logged, &removed.end) {
+            logged.tell(end, Told::Over);
         }
         self.free.push(socket);
         self.agenda.set(self.lanes + socket, Time::MAX);
@@ -288,7 +309,20 @@ impl World {
         if let Some(lane) = sent {
             self.reschedule(lane);
         }
+        self.log(id);
         self.rearm(id);
+    }
+
+    /// Tells what a socket has done, if somebody wants to know.
+    fn log(&mut self, id: SocketId) {
+        let Some(logged) = &mut self.logged else { return };
+        if let Some(Some(Socket { tcp: Tcp::Open(endpoint), end: Some(end), .. })) =
+            self.sockets.get_mut(id)
+        {
+            for (at, event) in endpoint.take_events() {
+                logged.tell(end, Told::Event(at, &event));
+            }
+        }
     }
 
     /// Sets the alarm of a socket. One that only moves later is left, and set when it rings.

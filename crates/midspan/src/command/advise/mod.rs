@@ -167,6 +167,7 @@ fn make(plan: &mut Plan, planned: &[Planned], progress: &ProgressBar) -> Result<
         traces: &Traces::new(),
         externals: &Externals::default(),
         captures: None,
+        qlogs: None,
         within: None,
     };
     simulation.run_all(&runs, |_, record| {

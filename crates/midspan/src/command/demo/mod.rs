@@ -101,6 +101,7 @@ fn job(arguments: &Arguments, bottleneck: &Bottleneck, backend: Backend) -> Job 
         fresh: true,
         selection: Default::default(),
         captures: None,
+        qlogs: None,
         ray: None,
     }
 }

@@ -3,6 +3,7 @@
 use midspan_units::{Span, Time};
 
 use super::Sender;
+use crate::event::Event;
 use midspan_cc::{Sample, State};
 
 /// An acknowledgement, with positions in place of sequence numbers.
@@ -68,6 +69,7 @@ impl Sender {
         if ack.ack > self.nxt {
             return;
         }
+        self.tell_received(now, ack);
         let before = Before {
             una: self.una,
             in_flight: self.board.in_flight(),
@@ -107,6 +109,17 @@ impl Sender {
         }
         self.adjust_window(now, sample, &before, &effects);
         self.expand_buffer();
+        self.tell_congestion(now);
+    }
+
+    /// Data that come the other way repeat what was acknowledged: that is no news.
+    fn tell_received(&mut self, now: Time, ack: &Acknowledgement<'_>) {
+        let &Acknowledgement { ack, right_edge, sack, ece, with_data, .. } = ack;
+        let is_new = ack > self.una || right_edge != self.right_edge || !sack.is_empty() || ece;
+        if is_new || !with_data {
+            let window = right_edge.saturating_sub(ack);
+            self.tell(now, || Event::Received { ack, sack: sack.to_vec(), window, ece });
+        }
     }
 
     fn take_sacks(

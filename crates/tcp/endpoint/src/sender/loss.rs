@@ -3,8 +3,9 @@
 use midspan_units::{Span, Time};
 
 use super::ack::{AckEffects, Acknowledgement};
-use super::{Forced, Sender, Timer, prr::Prr, tail};
+use super::{Forced, Sender, prr::Prr, tail};
 use crate::TICK;
+use crate::event::{LossDetection, Timer};
 use midspan_cc::State;
 
 impl Sender {
@@ -58,8 +59,13 @@ impl Sender {
         self.pacer.wake(now);
         let Some((timer, _)) = self.timer.filter(|(_, at)| *at <= now) else { return true };
         self.timer = None;
+        self.tell_expired(now, timer);
         match timer {
-            Timer::Retransmission => return self.time_out(now),
+            Timer::Retransmission => {
+                let alive = self.time_out(now);
+                self.tell_congestion(now);
+                return alive;
+            }
             Timer::TailProbe => self.on_tail_timer(now),
             Timer::Reordering => self.on_reordering_timer(now),
             Timer::Persist => {
@@ -72,6 +78,7 @@ impl Sender {
                 self.arm(Timer::Persist, now + self.rtt.rto());
             }
         }
+        self.tell_congestion(now);
         true
     }
 
@@ -123,6 +130,7 @@ impl Sender {
         self.board.forget_guesses();
         self.board.mark_first_lost();
         self.board.judge(now, u64::MAX, |segment| now.since(segment.at) >= patience);
+        self.tell_lost(now, LossDetection::Timeout);
     }
 
     /// An acknowledgement after a timeout.

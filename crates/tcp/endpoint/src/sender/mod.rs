@@ -15,6 +15,7 @@ mod scoreboard;
 mod tail;
 mod transmit;
 mod undo;
+mod watch;
 
 use midspan_cc::feedback::Value;
 use midspan_cc::{Connection, Control, Kind, State};
@@ -31,6 +32,7 @@ use tail::TailProbe;
 pub(crate) use transmit::Outgoing;
 use undo::Undo;
 
+use crate::event::{Event, Timer, Watch};
 use crate::{Config, Info};
 
 /// Linux's bound on the reordering metric, in packets.
@@ -100,19 +102,8 @@ pub(crate) struct Sender {
     pub(crate) feedback: Option<Value>,
 
     totals: Totals,
-}
-
-/// What the one retransmission timer waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Timer {
-    /// RFC 6298.
-    Retransmission,
-    /// RFC 8985, section 7.
-    TailProbe,
-    /// RFC 8985, section 6.3.
-    Reordering,
-    /// RFC 9293, 3.8.6.1: a window too small for the next segment.
-    Persist,
+    /// Who is told of events.
+    watch: Option<Box<Watch>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,6 +185,7 @@ impl Sender {
             cwr_due: false,
             feedback: None,
             totals: Totals::default(),
+            watch: None,
             config: config.clone(),
         }
     }
@@ -226,6 +218,9 @@ impl Sender {
         let connection = self.connection(now);
         self.control.established(&connection);
         self.expand_buffer();
+        let Config { mss, tcp_sack: sack, .. } = self.config;
+        self.tell(now, || Event::Established { mss, sack, ecn });
+        self.tell_standing(now);
     }
 
     /// Begins with another window, if nothing was sent yet.

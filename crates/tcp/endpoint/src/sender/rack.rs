@@ -2,9 +2,10 @@
 
 use midspan_units::{Span, Time};
 
+use super::Sender;
 use super::scoreboard::Sent;
 use super::undo::Undo;
-use super::{Sender, Timer};
+use crate::event::{LossDetection, Timer};
 use midspan_cc::State;
 
 /// For how many recoveries a widened window stays (RFC 8985, 6.2, step 4).
@@ -108,6 +109,7 @@ impl Sender {
             }
             left == Span::ZERO
         });
+        self.tell_lost(now, LossDetection::Rack);
         longest
     }
 

@@ -6,6 +6,7 @@ use midspan_units::Time;
 use super::ack::{AckEffects, Acknowledgement};
 use super::prr::Prr;
 use super::{Sender, tail};
+use crate::event::LossDetection;
 use midspan_cc::State;
 
 impl Sender {
@@ -92,6 +93,7 @@ impl Sender {
             self.detect_loss_and_wait(now);
         } else {
             self.detect_loss_by_duplicates(advanced);
+            self.tell_lost(now, LossDetection::DuplicateAcks);
         }
     }
 

@@ -44,6 +44,11 @@ impl Rtt {
         }
     }
 
+    /// Mean deviation of the samples.
+    pub(crate) fn deviation(&self) -> Span {
+        Span::from_nanos(self.mdev)
+    }
+
     /// A segment that was sent once was acknowledged after `sample`; `una` and `nxt` are the sender's.
     pub(crate) fn sample(&mut self, sample: Span, una: u64, nxt: u64) {
         let sample = sample.as_nanos().max(1);

@@ -60,6 +60,8 @@ pub(crate) struct Scoreboard {
     next_fresh: u64,
     /// Retransmissions in the order of time. Some of them are over.
     retransmissions: VecDeque<(Time, u64)>,
+    /// Ranges of segments held lost since they were taken, where somebody wants to know.
+    marked: Option<Vec<(u64, u64)>>,
 }
 
 impl Scoreboard {
@@ -125,6 +127,28 @@ impl Scoreboard {
     /// Segments in the network, as far as is known (RFC 6675's pipe).
     pub(crate) fn in_flight(&self) -> u32 {
         self.len() + self.retransmitted - self.sacked - self.guessed - self.lost
+    }
+
+    /// Bytes of these. Of what duplicate acknowledgements tell of without saying which, segments are full: `mss` bytes.
+    pub(crate) fn bytes_in_flight(&self, mss: u32) -> u64 {
+        let bytes = |segment: &Sent| {
+            let times = 1 + u64::from(segment.retransmitted)
+                - u64::from(segment.sacked)
+                - u64::from(segment.lost);
+            times * (segment.end - segment.start)
+        };
+        let known: u64 = self.segments.iter().map(bytes).sum();
+        known.saturating_sub(u64::from(self.guessed) * u64::from(mss))
+    }
+
+    /// Keeps the ranges of segments that are held lost.
+    pub(crate) fn watch(&mut self) {
+        self.marked = Some(Vec::new());
+    }
+
+    /// Those since they were taken last.
+    pub(crate) fn take_marked(&mut self) -> Vec<(u64, u64)> {
+        self.marked.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Position after the highest byte SACKed; zero if none is.
@@ -208,12 +232,16 @@ impl Scoreboard {
         let Some(segment) = self.get_mut(number).filter(|segment| Self::is_flying(segment)) else {
             return;
         };
+        let range = (segment.start, segment.end);
         let again = std::mem::take(&mut segment.retransmitted);
         let first = !std::mem::replace(&mut segment.lost, true);
         self.retransmitted -= u32::from(again);
         self.lost += u32::from(first);
         self.ever_lost += 1;
         self.next_lost = self.next_lost.min(number);
+        if let Some(marked) = &mut self.marked {
+            marked.push(range);
+        }
     }
 
     /// Holds the first segment lost.

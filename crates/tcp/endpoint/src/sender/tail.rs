@@ -3,7 +3,8 @@
 use midspan_units::{Span, Time};
 
 use super::ack::AckEffects;
-use super::{Forced, Sender, Timer};
+use super::{Forced, Sender};
+use crate::event::Timer;
 use midspan_cc::State;
 
 /// A probe that was sent.

@@ -3,7 +3,8 @@
 use midspan_units::{Span, Time};
 
 use super::scoreboard::Sent;
-use super::{Forced, Round, Sender, Timer};
+use super::{Forced, Round, Sender};
+use crate::event::{Event, Timer};
 use midspan_cc::State;
 
 /// A segment to send.
@@ -25,9 +26,20 @@ pub(crate) struct Outgoing {
 impl Sender {
     /// The next segment that may go now. Ask until there is none.
     pub(crate) fn poll(&mut self, now: Time) -> Option<Outgoing> {
+        let probe = self.forced == Some(Forced::TailProbe);
         let outgoing = self.next(now);
-        if outgoing.is_none() {
-            self.end_round(now);
+        match &outgoing {
+            // A probe of the peer's window has no data.
+            Some(sent) if sent.payload > 0 || sent.fin => {
+                let end = sent.start + u64::from(sent.payload) + u64::from(sent.fin);
+                let (range, retransmission) = ((sent.start, end), sent.retransmission);
+                self.tell(now, || Event::Sent { range, retransmission, probe });
+            }
+            Some(_) => {}
+            None => {
+                self.end_round(now);
+                self.tell_standing(now);
+            }
         }
         outgoing
     }

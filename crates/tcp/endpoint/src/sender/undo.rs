@@ -4,6 +4,7 @@
 use midspan_units::Time;
 
 use super::Sender;
+use crate::event::{Event, Proof};
 use midspan_cc::{Control, State};
 
 /// What the present reduction would be taken back to, and whether it should be.
@@ -86,14 +87,19 @@ impl Sender {
             if self.is_reducing() { ssthresh } else { ssthresh.max(cwnd / 2 + cwnd / 4) };
     }
 
-    /// Whether the reduction was a mistake.
-    pub(super) fn may_undo(&self, echo: u32) -> bool {
-        self.undo.is_possible() && (self.undo.all_proven() || self.undo.was_delayed(echo))
+    /// By what the reduction is proved a mistake, if it is.
+    pub(super) fn proof(&self, echo: u32) -> Option<Proof> {
+        match &self.undo {
+            undo if !undo.is_possible() => None,
+            undo if undo.all_proven() => Some(Proof::Dsack),
+            undo => undo.was_delayed(echo).then_some(Proof::Timestamps),
+        }
     }
 
     /// Takes the reduction back, and goes on in `next`; with `forgive`, what was held lost is in
     /// flight again.
-    fn take_back(&mut self, now: Time, forgive: bool, next: State) {
+    fn take_back(&mut self, now: Time, by: Proof, forgive: bool, next: State) {
+        self.tell(now, || Event::Spurious { by, forgiven: forgive });
         if forgive {
             self.board.forgive();
         }
@@ -119,15 +125,15 @@ impl Sender {
         let undone = self.undo.all_proven();
         if undone {
             self.undo.spurious = true;
-            self.take_back(now, false, self.calm_state());
+            self.take_back(now, Proof::Dsack, false, self.calm_state());
         }
         undone
     }
 
     /// All of the recovery is acknowledged: it is over, and taken back if it was a mistake.
     pub(super) fn undo_at_end(&mut self, now: Time, echo: u32) {
-        if self.may_undo(echo) {
-            self.take_back(now, false, State::Open);
+        if let Some(proof) = self.proof(echo) {
+            self.take_back(now, proof, false, State::Open);
         }
     }
 
@@ -142,19 +148,19 @@ impl Sender {
             return true;
         }
         self.undo.retransmissions_over();
-        self.take_back(now, true, self.calm_state());
+        self.take_back(now, Proof::Timestamps, true, self.calm_state());
         self.recovery_point = self.nxt;
         true
     }
 
     /// After a timeout.
     pub(super) fn undo_timeout(&mut self, now: Time, echo: u32, proved_by_frto: bool) -> bool {
-        let undone = proved_by_frto || self.may_undo(echo);
-        if undone {
-            self.take_back(now, true, State::Open);
+        let proof = if proved_by_frto { Some(Proof::Frto) } else { self.proof(echo) };
+        if let Some(proof) = proof {
+            self.take_back(now, proof, true, State::Open);
             self.timeouts = 0;
         }
-        undone
+        proof.is_some()
     }
 
     /// Nothing more is reduced, or not yet: Open or Disorder.
