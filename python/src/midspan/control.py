@@ -44,7 +44,8 @@ class CongestionControl(ControlBase, ABC):
         for each reduction."""
 
     def on_ecn(self) -> None:
-        """The network has marked packets (RFC 3168): sets :attr:`ssthresh`. As :meth:`on_loss`."""
+        """The network has marked packets (RFC 3168), or a tail loss probe has repaired a loss
+        (RFC 8985): sets :attr:`ssthresh`. As :meth:`on_loss`."""
         self.on_loss()
 
     def on_timeout(self) -> None:

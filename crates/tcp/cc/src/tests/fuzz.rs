@@ -2,11 +2,14 @@
 //! not trap: by dividing by zero in any build, by undefined behaviour where debug assertions are on.
 //! `PROPTEST_CASES` says how many lives a control is led through.
 
+use std::sync::Arc;
+
 use midspan_units::{ByteSize, Rate};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Feedback, HyStart, RateSample};
+use crate::external::{Call, Decide, Maker, Window};
+use crate::{Feedback, HyStart, Kind, RateSample};
 
 /// Numbers of all sizes, the ends among them.
 fn any_word() -> impl Strategy<Value = u32> {
@@ -180,6 +183,56 @@ proptest! {
                 if let Step::Reduce(_) = step {
                     prop_assert!(control.ssthresh() >= 2, "{:?}", control);
                 }
+            }
+        }
+    }
+}
+
+/// A control of the caller's that answers with whatever comes next, over and over.
+#[derive(Debug, Clone)]
+struct Arbitrary {
+    kind: Kind,
+    answers: Vec<Window>,
+    next: usize,
+}
+
+impl Decide for Arbitrary {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn decide(&mut self, window: &mut Window, _: &Connection, _: State, _: Call<'_>) {
+        *window = self.answers[self.next % self.answers.len()];
+        self.next += 1;
+    }
+}
+
+fn arbitrary() -> impl Strategy<Value = Arbitrary> {
+    let window = (any_word(), any_word(), prop::option::of(any_long())).prop_map(
+        |(cwnd, ssthresh, rate)| Window { cwnd, ssthresh, pacing_rate: rate.map(Rate::from_bps) },
+    );
+    let kind = prop::sample::select(vec![Kind::Window, Kind::Rate]);
+    (kind, prop::collection::vec(window, 1..20)).prop_map(|(kind, answers)| Arbitrary {
+        kind,
+        answers,
+        next: 0,
+    })
+}
+
+proptest! {
+    #[test]
+    fn so_is_every_answer_of_the_callers(
+        control in arbitrary(),
+        steps in prop::collection::vec((connection(), step()), 1..60),
+    ) {
+        let make: Maker = Arc::new(move |_| Box::new(control.clone()));
+        let mut control = Control::external("external:any", &make, 1);
+        control.established(&steps[0].0);
+        for (connection, step) in &steps {
+            apply(&mut control, connection, step);
+            check_bounds(&control);
+            if let Step::Reduce(_) = step {
+                prop_assert!(control.ssthresh() >= 1, "{:?}", control);
             }
         }
     }
