@@ -1,10 +1,10 @@
 //! A mobile network in place of one UE's access: the file's `[cells]`.
 
-use midspan_path::lte::{CELLS, LteSpec};
+use midspan_path::lte::{CELLS, LteSpec, NetworkSpec};
 use midspan_units::Span;
 use serde::{Deserialize, Serialize};
 
-use crate::Workload;
+use crate::{PathSpec, Workload};
 
 /// Seven LTE cells with users, before the path: `path.access` is then the link between each base
 /// station and the gateway, which is the MEC, and `path.wide` that between the gateway and each server.
@@ -100,6 +100,24 @@ impl Cells {
     pub fn running(&self) -> u32 {
         self.users.saturating_mul(CELLS as u32)
     }
+
+    /// The server of user `number`, counted from 0: that of the cell in which it begins.
+    pub fn server_of(&self, number: u32) -> u32 {
+        number % CELLS as u32 % self.servers
+    }
+
+    /// The network that users are in; `path` has its links.
+    pub fn network<'a>(&'a self, path: &'a PathSpec) -> NetworkSpec<'a> {
+        NetworkSpec {
+            radio: &self.radio,
+            users: self.total(),
+            links: self.links,
+            access: &path.access,
+            servers: self.servers,
+            wide: &path.wide,
+        }
+    }
+
     /// Whether relays split the connections of user `number`, those who run the workload first.
     pub fn splits(&self, number: u32) -> bool {
         match self.clients {

@@ -29,7 +29,6 @@ mod series;
 mod setup;
 mod socket;
 mod splitter;
-mod stretch;
 mod tap;
 mod users;
 mod visit;

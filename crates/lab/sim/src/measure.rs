@@ -1,12 +1,11 @@
 //! From sockets and links to the words of a record.
 
-use midspan_path::Counters;
+use midspan_path::{Counters, Stretch};
 use midspan_scenario::record::{DirectionRecord, LatenessRecord, LegRecord, LinkRecord, Variant};
 use midspan_tcp::Endpoint;
 
 use crate::host::{self, Host, MEC, UE};
 use crate::socket::SocketId;
-use crate::stretch::Stretch;
 use crate::world::World;
 
 /// A TCP leg as it stands.

@@ -1,12 +1,11 @@
 //! What lies between hosts: two links in a row, or a mobile network.
 
-use midspan_path::{Path, Way};
+use midspan_path::{Path, Stretch, Way, lane, unlane};
 use midspan_units::Time;
 
 use crate::host::{Host, MEC, SERVER, UE};
 use crate::mobile::Mobile;
 use crate::packet::Datagram;
-use crate::stretch::{Stretch, lane, unlane};
 
 /// Everything that carries packets. It is made of lanes, numbered from 0, each of which says when
 /// something next leaves it.

@@ -11,10 +11,6 @@ pub(crate) struct Datagram {
     pub(crate) to: u32,
     /// The connection that it belongs to: sockets' numbers are given again.
     pub(crate) connection: u32,
-    /// Bytes of the tunnel that it is in.
-    pub(crate) tunnel: u16,
-    /// The cell that a tunnel from the gateway leads to.
-    pub(crate) cell: u8,
     burst: u64,
 }
 
@@ -22,13 +18,13 @@ impl Datagram {
     /// `burst` is the sending socket's number of the burst; sockets' bursts are told apart.
     pub(crate) fn new(segment: Segment, ue: u32, to: u32, connection: u32, burst: u64) -> Datagram {
         let burst = burst << 32 | u64::from(to);
-        Datagram { segment, ue, to, connection, tunnel: 0, cell: 0, burst }
+        Datagram { segment, ue, to, connection, burst }
     }
 }
 
 impl Packet for Datagram {
     fn wire_bytes(&self) -> u32 {
-        self.segment.wire_bytes() + u32::from(self.tunnel)
+        self.segment.wire_bytes()
     }
 
     fn burst(&self) -> u64 {

@@ -96,9 +96,7 @@ pub fn run_observed(
     let assist = NetAssist::new(spec, traces, flows)?;
     let net = match &spec.cells {
         None => Net::Row(Path::with(&links, traces, &externals.elements, seed)?),
-        Some(cells) => {
-            Net::Cells(Box::new(Mobile::new(cells, &links[0], &links[1], traces, seed)?))
-        }
+        Some(cells) => Net::Cells(Box::new(Mobile::new(cells, &spec.path, traces, seed)?)),
     };
     let mut run = Run {
         spec,

@@ -28,6 +28,7 @@ mod queue;
 mod radio;
 mod random;
 mod spec;
+mod stretch;
 #[cfg(test)]
 mod testing;
 mod times;
@@ -50,6 +51,7 @@ pub use packet::{Ecn, Packet};
 pub use queue::QueueSpec;
 pub use radio::{ChannelSpec, Modulation};
 pub use spec::{ElementSpec, SpecError, check};
+pub use stretch::{Stretch, lane, unlane};
 pub use times::Times;
 pub use trace::{Trace, TraceError, Traces};
 pub use trace_windows::TraceWindows;

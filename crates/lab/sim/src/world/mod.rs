@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use midspan_cc::feedback::Value;
-use midspan_path::{Counters, Way};
+use midspan_path::{Counters, Stretch, Way};
 use midspan_reordering::Lateness;
 use midspan_split::ClientLink;
 use midspan_tcp::{Endpoint, Metrics};
@@ -21,7 +21,6 @@ use crate::net::Net;
 use crate::packet::Datagram;
 use crate::socket::{Acquaintance, Setup, Socket, SocketId, Tcp, User};
 use crate::splitter::Splitter;
-use crate::stretch::Stretch;
 use crate::tap::Tapped;
 
 /// Everything that is simulated.

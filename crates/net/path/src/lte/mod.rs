@@ -1,13 +1,15 @@
-//! The downlink of an LTE network, one model a file: where sites and users are (`geometry`), how
+//! An LTE network, one model a file: where sites and users are (`geometry`), how
 //! much of a signal arrives (`propagation`), what a block can carry and whether it is received
-//! (`adaptation`), who gets which part of the band (`scheduler`), and the cells that do it
-//! millisecond by millisecond (`downlink`).
+//! (`adaptation`), who gets which part of the band (`scheduler`), the cells that do it
+//! millisecond by millisecond (`downlink`); and the network around them, with uplink, links to a
+//! gateway and handovers (`network`).
 //!
 //! As in `radio`, decisions come from basic operations of floating point alone.
 
 mod adaptation;
 mod downlink;
 mod geometry;
+mod network;
 mod propagation;
 mod scheduler;
 mod spec;
@@ -15,6 +17,7 @@ mod user;
 
 pub(crate) use adaptation::{efficiency, reported};
 pub use downlink::{Downlink, Handover};
+pub use network::{Network, NetworkSpec, Stop};
 pub use scheduler::Scheduler;
 pub use spec::LteSpec;
 
