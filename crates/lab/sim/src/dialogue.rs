@@ -3,11 +3,9 @@
 
 use std::collections::VecDeque;
 
+use midspan_apps::{ANSWER_HEAD, Event};
 use midspan_tcp::{Endpoint, Stage};
 use midspan_units::Time;
-
-/// What stands before each answer's body, in bytes: what the live lab's web server writes.
-const HEAD: u64 = 130;
 
 /// All dialogues, and which of them the clients have something new of.
 #[derive(Debug, Default)]
@@ -33,17 +31,6 @@ struct Dialogue {
     fresh: u64,
     connected: bool,
     failed: bool,
-}
-
-/// What a client learns of its dialogue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DialogueEvent {
-    /// The connection is open.
-    pub(crate) connected: bool,
-    /// Bytes of bodies that were read since the last look.
-    pub(crate) fresh: u64,
-    /// The connection broke.
-    pub(crate) failed: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -82,8 +69,8 @@ impl Dialogues {
     pub(crate) fn ask(&mut self, number: usize, request: u64, answer: u64) {
         let dialogue = &mut self.all[number];
         dialogue.requested.due += request;
-        dialogue.unread.push_back((dialogue.requested.due, HEAD + answer));
-        dialogue.awaited.push_back((HEAD, answer));
+        dialogue.unread.push_back((dialogue.requested.due, ANSWER_HEAD + answer));
+        dialogue.awaited.push_back((ANSWER_HEAD, answer));
     }
 
     /// Whether any client has something new.
@@ -92,14 +79,11 @@ impl Dialogues {
     }
 
     /// The next dialogue of which its client has something new.
-    pub(crate) fn next_event(&mut self) -> Option<(usize, DialogueEvent)> {
+    pub(crate) fn next_event(&mut self) -> Option<(usize, Event)> {
         let number = self.events.pop()?;
         let dialogue = &mut self.all[number];
         let Dialogue { connected, failed, .. } = *dialogue;
-        Some((
-            number,
-            DialogueEvent { connected, fresh: std::mem::take(&mut dialogue.fresh), failed },
-        ))
+        Some((number, Event { connected, fresh: std::mem::take(&mut dialogue.fresh), failed }))
     }
 
     /// The client's end: writes requests, reads answers.
