@@ -6,14 +6,13 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use midspan_path::Link;
 use midspan_units::{Span, Time};
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::between::Between;
 use crate::engine::{Command, Engine};
 use crate::link::{RunningLink, Snapshot};
 use crate::pace::{Pace, Processor};
-use crate::packet::WirePacket;
 use crate::port::{Backend, Monitor, Port, PortConfig};
 use crate::report::{Distribution, Report};
 use crate::tap::Tap;
@@ -61,15 +60,15 @@ pub enum Error {
 }
 
 /// Makes both interfaces, up and with their MTUs but without addresses and routes, and starts
-/// moving packets between them through `link`, on a thread of its own.
+/// moving packets between them through what is `between`, on a thread of its own.
 ///
 /// # Errors
 /// When an interface cannot be made or the thread cannot be started; nothing is left behind then.
-pub fn start(config: LinkConfig, link: Link<WirePacket>) -> Result<Emulator, Error> {
+pub fn start(config: LinkConfig, between: impl Into<Between>) -> Result<Emulator, Error> {
     let (left, left_monitor) = open(&config, &config.left)?;
     let (right, right_monitor) = open(&config, &config.right)?;
     let epoch = timing::now();
-    let running = RunningLink::new([left, right], link, epoch, config.tap);
+    let running = RunningLink::new([left, right], between.into(), epoch, config.tap);
     let thread = Thread::start(&config.name, running, config.shortest_rtt)
         .map_err(|source| Error::Thread { link: config.name.clone(), source })?;
     let monitors = [left_monitor, right_monitor];
@@ -127,6 +126,7 @@ impl Emulator {
             down_delays,
             up_waiting,
             down_waiting,
+            radio: snapshot.radio,
             up_reads,
             down_reads,
             cpu: snapshot.cpu,

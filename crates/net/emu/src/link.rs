@@ -1,13 +1,13 @@
-//! One link of an emulator's thread: two ports, the elements between them, and what is measured.
+//! One link of an emulator's thread: two ports, what is between them, and what is measured.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use midspan_path::{Counters, Link, Times, Way};
+use midspan_path::{Counters, Stretch, Times, Way};
 use midspan_units::{Span, Time};
 
+use crate::between::Between;
 use crate::gro_batch::GroBatch;
-use crate::packet::WirePacket;
 use crate::port::{Intake, Port};
 use crate::report::{Drops, since};
 use crate::segment::{self, Refused};
@@ -18,7 +18,9 @@ use crate::timing;
 /// whose packets go up, and 1 the right one, whose packets go down.
 pub(crate) struct RunningLink {
     ports: [PortState; 2],
-    link: Link<WirePacket>,
+    between: Between,
+    /// What the air interface had counted, if there is one, when measuring last began.
+    radio_baseline: (Counters, Counters),
     /// When the link's time began.
     epoch: Time,
     /// Number of the last packet or super-packet taken in.
@@ -65,6 +67,7 @@ pub(crate) struct Snapshot {
     pub(crate) counters: [Counters; 2],
     pub(crate) delays: [Times; 2],
     pub(crate) waiting: [u64; 2],
+    pub(crate) radio: Option<Stretch>,
     pub(crate) reads: [u64; 2],
     pub(crate) failure: Option<String>,
 }
@@ -81,6 +84,7 @@ impl Snapshot {
             counters: [Counters::default(), Counters::default()],
             delays: [Times::new(), Times::new()],
             waiting: [0, 0],
+            radio: None,
             reads: [0, 0],
             failure: Some("its thread has died".into()),
         }
@@ -99,7 +103,7 @@ const ATTEMPTS: usize = 3;
 impl RunningLink {
     pub(crate) fn new(
         ports: [Port; 2],
-        link: Link<WirePacket>,
+        between: Between,
         epoch: Time,
         tap: Option<Tap>,
     ) -> RunningLink {
@@ -114,7 +118,8 @@ impl RunningLink {
         };
         RunningLink {
             ports: [port_state(left), port_state(right)],
-            link,
+            between,
+            radio_baseline: Default::default(),
             epoch,
             burst: 0,
             measured: Measured {
@@ -149,13 +154,13 @@ impl RunningLink {
                 let came = port_state.came.take().unwrap_or_else(timing::now);
                 self.burst += 1;
                 self.measured.reads[side] += 1;
-                let (link, tap) = (&mut self.link, &self.tap);
+                let (between, tap) = (&mut self.between, &self.tap);
                 let at = Time::ZERO + came.since(self.epoch);
                 let taken = segment::split(bytes, header, self.burst, |packet| {
                     if let Some(tap) = tap {
                         tap.see(ENDS[side], came, packet.ip());
                     }
-                    link.enqueue(WAYS[side], at, packet);
+                    between.enqueue(WAYS[side], at, packet);
                 });
                 match taken {
                     Ok(()) => {}
@@ -178,7 +183,7 @@ impl RunningLink {
     /// When a packet may be due, and at which port.
     pub(crate) fn next_due(&self) -> Option<(Time, usize)> {
         let due = |side: usize| {
-            let event = self.link.next_event(WAYS[side])?;
+            let event = self.between.next_event(WAYS[side])?;
             Some((self.epoch + event.since(Time::ZERO), side))
         };
         due(0).into_iter().chain(due(1)).min()
@@ -188,7 +193,7 @@ impl RunningLink {
     /// the packet cannot join it.
     pub(crate) fn put_out(&mut self, from: usize, now: Time) {
         let now = Time::ZERO + now.since(self.epoch);
-        if let Some((intended, packet)) = self.link.dequeue(WAYS[from], now) {
+        if let Some((intended, packet)) = self.between.dequeue(WAYS[from], now) {
             let intended = self.epoch + intended.since(Time::ZERO);
             let to = 1 - from;
             if !self.ports[to].batch.admits(&packet) {
@@ -253,11 +258,20 @@ impl RunningLink {
             drops: measured.drops,
             reads: measured.reads,
             counters: [0, 1]
-                .map(|side| since(&self.link.counters(WAYS[side]), &self.ports[side].baseline)),
-            delays: WAYS.map(|way| self.link.delays(way).clone()),
-            waiting: WAYS.map(|way| self.link.waiting_bytes(way)),
+                .map(|side| since(&self.between.counters(WAYS[side]), &self.ports[side].baseline)),
+            delays: WAYS.map(|way| self.between.delays(way)),
+            waiting: WAYS.map(|way| self.between.waiting_bytes(way)),
+            radio: self.radio(),
             failure: measured.failure.clone(),
         }
+    }
+
+    /// What the air interface has done since measuring began, if there is one.
+    fn radio(&self) -> Option<Stretch> {
+        let mut radio = self.between.radio()?;
+        let (up, down) = &self.radio_baseline;
+        radio.counters = (since(&radio.counters.0, up), since(&radio.counters.1, down));
+        Some(radio)
     }
 
     /// Starts measuring anew. A failure is not forgotten: the port stays dead.
@@ -270,9 +284,10 @@ impl RunningLink {
         measured.drops = Drops::default();
         measured.reads = [0, 0];
         for (port_state, way) in self.ports.iter_mut().zip(WAYS) {
-            port_state.baseline = self.link.counters(way);
-            self.link.restart_delays(way);
+            port_state.baseline = self.between.counters(way);
         }
+        self.radio_baseline = self.between.radio().map(|radio| radio.counters).unwrap_or_default();
+        self.between.restart_delays();
     }
 }
 

@@ -1,6 +1,7 @@
 //! A packet as it is on the wire, in a buffer that is used again.
 
 use std::cell::RefCell;
+use std::net::IpAddr;
 
 use midspan_path::{Ecn, Packet};
 
@@ -81,6 +82,26 @@ impl WirePacket {
         let at = usize::from(at);
         let bytes = &self.ip()[at..at + 4];
         u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+    }
+
+    /// Whom it is from.
+    pub(crate) fn source(&self) -> IpAddr {
+        self.address(12, 8)
+    }
+
+    /// Whom it is to.
+    pub(crate) fn destination(&self) -> IpAddr {
+        self.address(16, 24)
+    }
+
+    /// An address that stands there in an IPv4 header, or there in an IPv6 one.
+    fn address(&self, v4: u16, v6: u16) -> IpAddr {
+        if self.is_ipv6() {
+            let words: [u32; 4] = std::array::from_fn(|at| self.word(v6 + 4 * at as u16));
+            let bits = words.into_iter().fold(0, |bits, word| bits << 32 | u128::from(word));
+            return IpAddr::V6(bits.into());
+        }
+        IpAddr::V4(self.word(v4).into())
     }
 
     pub(crate) fn is_ipv6(&self) -> bool {
@@ -214,6 +235,19 @@ mod tests {
             assert!(!packet(v6, 17, 0x10, 0).is_pure_ack());
         }
         assert!(!WirePacket::new(&[0x45, 0, 0], &[], None, 0).unwrap().is_pure_ack());
+    }
+
+    #[test]
+    fn a_packet_says_whom_it_is_from_and_to() {
+        let mut four = packet(false, 6, 0x10, 0);
+        four.ip_mut()[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        assert_eq!(four.source(), IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(four.destination(), IpAddr::from([10, 0, 0, 2]));
+        let mut six = packet(true, 6, 0x10, 0);
+        let (from, to): ([u8; 16], [u8; 16]) =
+            (std::array::from_fn(|at| at as u8), std::array::from_fn(|at| 255 - at as u8));
+        six.ip_mut()[8..40].copy_from_slice(&[from, to].concat());
+        assert_eq!((six.source(), six.destination()), (from.into(), to.into()));
     }
 
     #[test]

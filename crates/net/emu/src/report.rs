@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use midspan_path::{Counters, Times};
+use midspan_path::{Counters, Stretch, Times};
 use midspan_units::Span;
 
 use crate::timing::Scheduling;
@@ -35,6 +35,8 @@ pub struct Report {
     pub up_waiting: u64,
     /// The same from the server towards the UE.
     pub down_waiting: u64,
+    /// What the air interface before the links did; none where there are no cells.
+    pub radio: Option<Stretch>,
     /// Packets and super-packets read from the left port. Fewer than the packets that went up when
     /// the kernel handed super-packets over whole.
     pub up_reads: u64,
@@ -201,6 +203,7 @@ mod tests {
             down_delays: Times::new(),
             up_waiting: 0,
             down_waiting: 0,
+            radio: None,
             up_reads: 0,
             down_reads: 0,
             cpu: Span::from_millis(250),
