@@ -252,7 +252,7 @@ fn bad_options_are_refused_with_one_line_and_status_2() {
         (&[demo, "--set", "direction=sideways"], "the axis has download, upload"),
         (&[demo, "--set", "hosts.ue.mood=good"], "unknown key `mood`"),
         (&[demo, "--variant", "haproxy"], "give none or midspan"),
-        (&[cells], "only simulated"),
+        (&[cells], "a shell has one UE"),
     ] {
         let output = run(&[arguments, &["--", "true"]].concat());
         let said = stderr(&output);

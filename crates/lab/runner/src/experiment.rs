@@ -11,7 +11,7 @@ pub use midspan_batch::qlog::Qlogs;
 pub use midspan_batch::read_traces;
 use midspan_path::{ElementSpec, Traces};
 use midspan_scenario::record::{Backend, Outcome, Record, Variant};
-use midspan_scenario::{CellSpec, Scenario, Workload, external_control};
+use midspan_scenario::{CellSpec, Scenario, Split, Workload, external_control};
 use midspan_units::Span;
 
 use crate::controls;
@@ -50,7 +50,7 @@ pub struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// Runs what is missing. Every record is on disk before the next run starts, so that a sweep
-    /// that is cut goes on where it stopped.
+    /// that is cut goes on where it stopped. See [`unfit`] first.
     ///
     /// # Errors
     /// When the selection holds nothing, results cannot be written, or a congestion control of ours that
@@ -61,25 +61,13 @@ impl Experiment<'_> {
             Backend::Live => machine::version("haproxy", "-v").is_none().then_some("not installed"),
             Backend::Sim => Some("not simulated"),
         };
+        let has_cells = self.scenario.cells().iter().any(|cell| cell.spec.cells.is_some());
+        let without_haproxy = without_haproxy.or(has_cells.then_some("not run behind cells"));
         if let Some(why) = without_haproxy {
             self.selection.unavailable.push(Variant::Haproxy);
             if self.scenario.variants.contains(&Variant::Haproxy) {
                 eprintln!("haproxy is {why}: its runs are left out");
             }
-        }
-        if let Some(name) = self.scenario.cells().iter().find_map(|cell| external(&cell.spec)) {
-            bail!("the element `{name}` is external: only the Python package runs the scenario");
-        }
-        if let Some(name) = self.scenario.controls().iter().find_map(|name| external_control(name))
-        {
-            bail!(
-                "the congestion control `{name}` is external: only the Python package runs the scenario"
-            );
-        }
-        if self.backend == Backend::Live
-            && let Some(what) = self.scenario.cells().iter().find_map(|cell| not_live(&cell.spec))
-        {
-            bail!("{what} only simulated: `--backend sim`");
         }
         if sweep::plan(self.scenario, &self.selection, &[]).is_empty() {
             bail!("the selection leaves nothing to run");
@@ -150,6 +138,21 @@ impl Experiment<'_> {
     }
 }
 
+/// Why `backend` cannot run `scenario`, in one line, if so.
+pub fn unfit(scenario: &Scenario, backend: Backend) -> Option<String> {
+    if let Some(name) = scenario.cells().iter().find_map(|cell| external(&cell.spec)) {
+        let what = format!("the element `{name}` is external");
+        return Some(format!("{what}: only the Python package runs the scenario"));
+    }
+    if let Some(name) = scenario.controls().iter().find_map(|name| external_control(name)) {
+        let what = format!("the congestion control `{name}` is external");
+        return Some(format!("{what}: only the Python package runs the scenario"));
+    }
+    let is_live = backend == Backend::Live;
+    let what = scenario.cells().iter().find_map(|cell| not_live(&cell.spec)).filter(|_| is_live)?;
+    Some(format!("{what} only simulated: `--backend sim`"))
+}
+
 /// An element of a cell's path that is the caller's own, of which there are none here.
 fn external(spec: &CellSpec) -> Option<&str> {
     let links = [&spec.path.access, &spec.path.wide];
@@ -160,11 +163,19 @@ fn external(spec: &CellSpec) -> Option<&str> {
     })
 }
 
-/// What of a cell of a sweep cannot be run live: there are no mobile networks and no players, and curl has
-/// one connection for each page and one request on it.
+/// What of a cell of a sweep cannot be run live: of mobile networks those with relays at base stations; without one
+/// there are no players, and curl has one connection for each page and one request on it.
 fn not_live(spec: &CellSpec) -> Option<&'static str> {
-    if spec.cells.is_some() {
-        return Some("cells are");
+    if let Some(cells) = &spec.cells {
+        let others = cells.others.iter().map(|others| &others.workload);
+        let greets = |workload: &Workload| matches!(workload, Workload::Bulk(bulk) if bulk.greeting.as_bytes() > 0);
+        return match cells.split {
+            Split::Enb | Split::Both => Some("relays at base stations are"),
+            Split::Gateway if others.chain([&spec.workload]).any(greets) => {
+                Some("greetings in cells are")
+            }
+            Split::Gateway => None,
+        };
     }
     let page = match &spec.workload {
         Workload::Page(page) => page,

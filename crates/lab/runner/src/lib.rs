@@ -13,6 +13,7 @@ pub mod export;
 mod host;
 mod legs;
 mod links;
+mod mobile;
 mod pages;
 pub mod proxy;
 pub mod recorded;

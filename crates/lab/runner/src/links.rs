@@ -1,7 +1,7 @@
 //! What the emulated links say of a run, in the record's words.
 
 use midspan_emu::Report;
-use midspan_path::Counters;
+use midspan_path::{Counters, Stretch};
 use midspan_scenario::record::{DirectionRecord, LatenessRecord, LinkRecord};
 use midspan_units::Span;
 
@@ -29,10 +29,23 @@ impl LinkReports {
     }
 }
 
-/// Both links, for the result record; with every hundredth of the packets' delays if so wanted.
+/// All links, for the result record, what is on the air before them; with every hundredth of the packets' delays if so wanted.
 pub(crate) fn records(reports: &LinkReports, percentiles: bool) -> Vec<LinkRecord> {
     let wide = reports.wide.iter().map(|wide| record("wide", wide, percentiles));
-    std::iter::once(record("access", &reports.access, percentiles)).chain(wide).collect()
+    let radio = reports.access.radio.iter().map(|stretch| radio(stretch, percentiles));
+    radio.chain([record("access", &reports.access, percentiles)]).chain(wide).collect()
+}
+
+/// What the air interface did. The access link's thread has it, and accounts for how late packets left.
+fn radio(stretch: &Stretch, percentiles: bool) -> LinkRecord {
+    let Stretch { name, counters, delays } = stretch;
+    LinkRecord {
+        link: (*name).to_owned(),
+        lateness: LatenessRecord::default(),
+        unintended_drops: 0,
+        up: direction(&counters.0).with_delays(&delays.0, percentiles),
+        down: direction(&counters.1).with_delays(&delays.1, percentiles),
+    }
 }
 
 fn record(link: &str, report: &Report, percentiles: bool) -> LinkRecord {

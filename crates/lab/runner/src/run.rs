@@ -27,6 +27,7 @@ use crate::assist::NetAssist;
 use crate::capture::{Ends as LinkEnds, Recording};
 use crate::legs;
 use crate::links::{self, LinkReports};
+use crate::mobile;
 use crate::pages::{self, Observer};
 use crate::proxy::Proxy;
 use crate::topology::{Fittings, ShortestRtts, Topology};
@@ -112,13 +113,18 @@ impl Runner<'_> {
         let assist = NetAssist::start(spec, &topology, self.traces, self.feedback)?;
         let ends = Ends {
             client: &topology.ue,
+            source: None,
             server: host,
             address: SocketAddr::new(address.into(), SERVICE_PORT),
         };
-        ends.meet().context("no connection could be made")?;
+        match &spec.cells {
+            None => ends.meet().context("no connection could be made")?,
+            Some(cells) => mobile::meet(cells, &topology)?,
+        }
         legs::wait_until_none(&topology)?;
         topology.restart_statistics();
         let measured = match &spec.workload {
+            _ if spec.cells.is_some() => mobile::run(spec, &topology, variant, seed),
             Workload::Bulk(bulk) => {
                 let flows = bulk.flows as usize;
                 let control = |flow| bulk.control_of(flow).map(str::to_owned);
@@ -160,7 +166,9 @@ impl Runner<'_> {
         }
         let (mut measurement, reports) = measured?;
         measurement.feedback = assist.as_ref().map(NetAssist::record);
-        legs::check_split(&measurement.legs, variant, spec.service.at)?;
+        if spec.cells.is_none() {
+            legs::check_split(&measurement.legs, variant, spec.service.at)?;
+        }
         Ok(judge(measurement, &reports, ShortestRtts::of(spec, variant)))
     }
 }

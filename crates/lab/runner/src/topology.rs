@@ -4,6 +4,9 @@
 //!   ue ---- access ---- mec ---- wide ---- server
 //! ```
 //!
+//! Where there are cells the UEs are addresses of one host, the access link is their network up to the gateway, and the
+//! servers are addresses of one host, each behind a link of its own.
+//!
 //! All of it is held by descriptors of this process, so it is gone when the process is.
 
 use std::io;
@@ -11,11 +14,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 
 use anyhow::{Context, Result, anyhow};
-use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use midspan_emu::{Backend, Emulator, LinkConfig, PortConfig, Tap, WirePacket};
-use midspan_path::{LinkSpec, Traces};
+use ipnet::{IpNet, Ipv4Net, Ipv4Subnets, Ipv6Net};
+use midspan_emu::{Backend, Beside, Between, Emulator, LinkConfig, PortConfig, Tap, WirePacket};
+use midspan_path::{LinkSpec, SpecError, Traces};
 use midspan_scenario::record::Variant;
-use midspan_scenario::{CellSpec, Host, ServiceHost};
+use midspan_scenario::{CellSpec, Cells, Host, ServiceHost};
 use midspan_sys::netlink::{Netlink, Route, RouteTcp};
 use midspan_sys::netns::Netns;
 use midspan_sys::sysctl;
@@ -53,11 +56,37 @@ const V4_PREFIX: u8 = 24;
 const V6_PREFIX: u8 = 64;
 const MTU: u32 = 1500;
 
-/// Where the UEs' addresses come from: what a proxy may take.
-pub fn client_prefixes() -> Vec<IpNet> {
-    let v4 = Ipv4Net::new_assert(UE.v4, V4_PREFIX).trunc();
-    let v6 = Ipv6Net::new_assert(UE.v6, V6_PREFIX).trunc();
-    vec![v4.into(), v6.into()]
+/// Before the addresses of the UEs of cells but the first.
+const OTHER_UES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 46, 0, 0), 16);
+
+/// The address of a UE of cells, counted from 0.
+pub(crate) fn ue_address(number: u32) -> Ipv4Addr {
+    match number {
+        0 => UE.v4,
+        _ => Ipv4Addr::from_bits(OTHER_UES.addr().to_bits() + number),
+    }
+}
+
+/// The address of one of the servers of cells, counted from 0.
+pub(crate) fn server_address(number: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(SERVER.v4.to_bits() + number)
+}
+
+/// Where the UEs' addresses come from that a proxy may take.
+pub fn client_prefixes(cells: Option<&Cells>) -> Vec<IpNet> {
+    let Some(cells) = cells else {
+        let v4 = Ipv4Net::new_assert(UE.v4, V4_PREFIX).trunc();
+        let v6 = Ipv6Net::new_assert(UE.v6, V6_PREFIX).trunc();
+        return vec![v4.into(), v6.into()];
+    };
+    // Users' numbers follow each other, and but for the first one's so do their addresses.
+    let mut split = (0..cells.total()).filter(|number| cells.splits(*number));
+    let first = (cells.splits(0)).then(|| Ipv4Net::new_assert(ue_address(0), 32));
+    let others = split.find(|number| *number > 0).map(|from| {
+        let to = split.next_back().unwrap_or(from);
+        Ipv4Subnets::new(ue_address(from), ue_address(to), 0)
+    });
+    first.into_iter().chain(others.into_iter().flatten()).map(IpNet::V4).collect()
 }
 
 /// Three hosts and two running links.
@@ -135,16 +164,14 @@ impl Topology {
                 tap,
             }
         };
-        let elements = midspan_path::Path::new(
-            &[spec.path.access.clone(), spec.path.wide.clone()],
-            traces,
-            seed,
-        )?;
-        let [access, wide]: [midspan_path::Link<WirePacket>; 2] =
-            elements.links.try_into().map_err(|_| anyhow!("a path of two links has two links"))?;
+        let [access, wide] = match &spec.cells {
+            None => links(spec, traces, seed)?,
+            Some(cells) => mobile(cells, spec, traces, seed)?,
+        };
         let rtts = ShortestRtts::of(spec, variant);
         let [near, far] = fittings.taps;
-        let does_nothing = spec.path.wide == LinkSpec::default() && far.is_none();
+        let does_nothing =
+            spec.path.wide == LinkSpec::default() && spec.cells.is_none() && far.is_none();
         let access = midspan_emu::start(link("access", &ue, &mec, rtts.access, near), access)?;
         let wide = if fittings.cable && does_nothing {
             cable(&mec, &server, "wide").context("cannot make the cable to the server")?;
@@ -163,6 +190,11 @@ impl Topology {
         connect(&mec, "access", MEC_ACCESS, None, on_mec)?;
         connect(&mec, "wide", MEC_WIDE, None, on_mec)?;
         connect(&server, "wide", SERVER, Some(MEC_WIDE), on_server)?;
+        if let Some(cells) = &spec.cells {
+            populate(&ue, "access", (1..cells.total()).map(ue_address))?;
+            populate(&server, "wide", (1..cells.servers).map(server_address))?;
+            lead(&mec, "access", OTHER_UES, on_mec)?;
+        }
         Ok(Topology { ue, mec, server, access, wide })
     }
 
@@ -191,6 +223,30 @@ impl Topology {
     }
 }
 
+/// The two links in a row.
+fn links(spec: &CellSpec, traces: &Traces, seed: u64) -> Result<[Between; 2]> {
+    let links = [spec.path.access.clone(), spec.path.wide.clone()];
+    let path = midspan_path::Path::<WirePacket>::new(&links, traces, seed)?;
+    let links: Result<[_; 2], _> = path.links.try_into();
+    Ok(links.map_err(|_| anyhow!("a path of two links has two links"))?.map(Between::from))
+}
+
+/// Cells up to their gateway, and the links behind that.
+fn mobile(
+    cells: &Cells,
+    spec: &CellSpec,
+    traces: &Traces,
+    seed: u64,
+) -> Result<[Between; 2], SpecError> {
+    let (network, wide) = cells.network(&spec.path).build(traces, seed)?;
+    let users = (0..cells.total()).map(|number| ue_address(number).into());
+    let servers = (0..cells.servers).map(|number| server_address(number).into());
+    Ok([
+        Between::Cells(Box::new(midspan_emu::Cells::new(network, users))),
+        Between::Beside(Beside::new(servers.zip(wide).collect())),
+    ])
+}
+
 /// The shortest round trip of the connections that cross each link, which is what the link's
 /// punctuality is held against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,9 +259,11 @@ pub struct ShortestRtts {
 
 impl ShortestRtts {
     /// Where a proxy splits, each link is a connection's whole path; elsewhere a connection
-    /// crosses both, or the access link alone where the service runs on the MEC.
+    /// crosses both, or the access link alone where the service runs on the MEC. What comes up over the air of cells
+    /// takes its time.
     pub fn of(spec: &CellSpec, variant: Variant) -> ShortestRtts {
-        let (access, wide) = (spec.path.access.base_rtt(), spec.path.wide.base_rtt());
+        let uplink = spec.cells.as_ref().map_or(Span::ZERO, |cells| cells.radio.uplink);
+        let (access, wide) = (spec.path.access.base_rtt() + uplink, spec.path.wide.base_rtt());
         let ends_at_mec = variant != Variant::None || spec.service.at == ServiceHost::Mec;
         // Connections over a link without any delay are not quicker than the whole path.
         if ends_at_mec && access > Span::ZERO && wide > Span::ZERO {
@@ -291,5 +349,69 @@ fn connect(
     })
 }
 
+/// Gives an interface more addresses, each for itself.
+fn populate(
+    netns: &Netns,
+    interface: &str,
+    addresses: impl Iterator<Item = Ipv4Addr> + Send,
+) -> Result<()> {
+    let add = || {
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index(interface)?;
+        addresses.into_iter().try_for_each(|one| netlink.add_address(index, one.into(), 32))
+    };
+    netns.run(add)?.with_context(|| format!("cannot give interface `{interface}` its addresses"))
+}
+
+/// Has an interface lead to a network.
+fn lead(netns: &Netns, interface: &str, network: Ipv4Net, tcp: RouteTcp<'_>) -> Result<()> {
+    let add = || {
+        let mut netlink = Netlink::open()?;
+        let index = netlink.index(interface)?;
+        let (destination, prefix) = (network.addr().into(), network.prefix_len());
+        netlink.add_route(&Route { destination, prefix, index, gateway: None, tcp })
+    };
+    netns
+        .run(add)?
+        .with_context(|| format!("cannot have interface `{interface}` lead to {network}"))
+}
+
 /// What the kernel says to a congestion control that it does not have.
 const EINVAL: i32 = 22;
+
+#[cfg(test)]
+mod tests {
+    use midspan_scenario::Scenario;
+
+    use super::*;
+
+    #[test]
+    fn a_proxy_may_take_the_users_whom_it_is_to_split_and_nobody_else() {
+        for (clients, splits) in [("all", 0..21), ("users", 0..7), ("others", 7..21)] {
+            let text = format!(
+                r#"
+                name = "split"
+                title = "Whose connections are split"
+                variants = ["midspan"]
+                [cells]
+                users = 1
+                clients = "{clients}"
+                others = [{{ users = 2, workload = {{ kind = "bulk", direction = "download", time = "2 s" }} }}]
+                [path.access]
+                [path.wide]
+                [workload]
+                kind = "bulk"
+                direction = "download"
+                time = "2 s"
+                "#
+            );
+            let scenario = Scenario::parse(&text, "test.toml").unwrap();
+            let prefixes = client_prefixes(scenario.cells()[0].spec.cells.as_ref());
+            for number in 0..30 {
+                let address: IpAddr = ue_address(number).into();
+                let may = prefixes.iter().any(|prefix| prefix.contains(&address));
+                assert_eq!(may, splits.contains(&number), "{clients}: {number} in {prefixes:?}");
+            }
+        }
+    }
+}

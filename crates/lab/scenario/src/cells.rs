@@ -8,7 +8,6 @@ use crate::{PathSpec, Workload};
 
 /// Seven LTE cells with users, before the path: `path.access` is then the link between each base
 /// station and the gateway, which is the MEC, and `path.wide` that between the gateway and each server.
-/// Simulated only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cells {

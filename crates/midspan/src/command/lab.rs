@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
-use midspan_lab::experiment::{Captures, Experiment, Qlogs, read_traces};
+use midspan_lab::experiment::{Captures, Experiment, Qlogs, read_traces, unfit};
 use midspan_lab::export::{csv_files, parquet_files, png_files, svg_files};
 use midspan_lab::recorded::{Kept, Recorded};
 use midspan_lab::results::Results;
@@ -266,6 +266,9 @@ impl Job {
         }
         if let Some(address) = &self.ray {
             return Results::read(&ray::run(address, self)?);
+        }
+        if let Some(what) = unfit(scenario, self.backend) {
+            return Err(BadInput::because(format!("{}: {what}", self.file)));
         }
         let traces = read_traces(scenario, &self.directory)
             .map_err(|error| BadInput::because(format!("{}: {error:#}", self.file)))?;

@@ -46,7 +46,7 @@ impl Rules {
         thread::Builder::new().name("rules".into()).spawn(move || {
             let install = || -> Result<Interception> {
                 mec.enter()?;
-                let mut config = Config::new(client_prefixes());
+                let mut config = Config::new(client_prefixes(None));
                 config.port = PORT;
                 Ok(Interception::install(&config)?)
             };

@@ -36,7 +36,7 @@ pub(super) fn start(mec: &Netns, spec: &CellSpec, midspan: &Path) -> Result<Prox
 fn configuration(spec: &CellSpec) -> Config {
     let (access, wide) = (spec.path.access.base_rtt(), spec.path.wide.base_rtt());
     let (relay, host) = (&spec.relay.divided(access, wide), &spec.hosts.mec);
-    let mut config = Config::new(client_prefixes());
+    let mut config = Config::new(client_prefixes(spec.cells.as_ref()));
     // Namespaces of a run end with it, and nobody takes over.
     config.pin = false;
     config.client_leg = relay.client_leg.clone();
@@ -86,7 +86,7 @@ mod tests {
             let scenario = Scenario::parse(&text, "test.toml").unwrap();
             configuration(&scenario.cells()[0].spec)
         };
-        let mut expected = Config::new(client_prefixes());
+        let mut expected = Config::new(client_prefixes(None));
         expected.pin = false;
         expected.server_leg.congestion_control = Some("reno".to_owned());
         assert_eq!(of(""), expected);

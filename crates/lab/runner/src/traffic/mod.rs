@@ -4,11 +4,12 @@
 
 mod bulk;
 mod cross;
+mod crowd;
 mod page;
 mod transfer;
 
 use std::io::{self, Read};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use midspan_sys::netns::Netns;
@@ -16,6 +17,7 @@ use socket2::{Domain, Socket, Type};
 
 pub use bulk::{BulkPlan, BulkResult, Snapshot};
 pub(crate) use cross::CrossTraffic;
+pub(crate) use crowd::{CrowdPlan, CrowdResult, Standing};
 pub use page::{PagePlan, PageResult};
 pub use transfer::TransferPlan;
 
@@ -33,6 +35,8 @@ const CHUNK: usize = 256 * 1024;
 pub struct Ends<'a> {
     /// Opens the connections.
     pub client: &'a Netns,
+    /// From which of its addresses, if not from the first.
+    pub source: Option<IpAddr>,
     /// Accepts them.
     pub server: &'a Netns,
     /// Where the server listens.
@@ -66,18 +70,18 @@ impl Ends<'_> {
 
     /// Starts listening at the server's end.
     fn listen_patiently(&self) -> io::Result<TcpListener> {
-        self.server.run(|| {
-            let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None)?;
-            socket.set_reuse_address(true)?;
-            socket.bind(&self.address.into())?;
-            socket.listen(1024)?;
-            Ok(socket.into())
-        })?
+        self.server.run(|| listen_on(self.address))?
     }
 
     /// A socket at the client's end, so that its making takes no time of the connection's.
     fn open(&self) -> io::Result<Socket> {
-        self.client.run(|| Socket::new(Domain::for_address(self.address), Type::STREAM, None))?
+        self.client.run(|| {
+            let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None)?;
+            if let Some(source) = self.source {
+                socket.bind(&SocketAddr::new(source, 0).into())?;
+            }
+            Ok(socket)
+        })?
     }
 
     /// Connects it to the server's end.
@@ -85,6 +89,15 @@ impl Ends<'_> {
         opened.connect_timeout(&self.address.into(), PATIENCE)?;
         Ok(opened.into())
     }
+}
+
+/// Starts listening in the calling thread's namespace.
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    Ok(socket.into())
 }
 
 /// Waits for the other end's FIN.

@@ -260,7 +260,7 @@ fn of_scenario(arguments: &Arguments, file: &Path) -> Result<Around> {
     let Chosen { scenario, cell } = chosen;
     let refused = |what: &str| Err(BadInput::because(format!("{name}: {what}")));
     if cell.spec.cells.is_some() {
-        return refused("its mobile network is only simulated; a shell has one UE");
+        return refused("a mobile network has many users; a shell has one UE");
     }
     let variant = arguments.variant.unwrap_or(Variant::None);
     if variant == Variant::Haproxy {
