@@ -30,14 +30,18 @@ fn short_versions_run_and_splitting_helps_where_the_radio_loses() {
         let run = |backend| {
             let mut command = common::midspan();
             command.args(["lab", "run", "--short", "--backend", backend, "--out"]);
-            let output = command.arg(out.path()).arg(&file).output().unwrap();
-            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+            let output = command.arg(out.path().join(backend)).arg(&file).output().unwrap();
+            let said = [output.stdout, output.stderr].concat();
+            (backend, String::from_utf8_lossy(&said).into_owned())
         };
-        let mut said = run(if live { "live" } else { "sim" });
+        let (mut backend, mut said) = run(if live { "live" } else { "sim" });
         if said.contains("only simulated: `--backend sim`") {
-            said = run("sim");
+            (backend, said) = run("sim");
+        } else if said.contains("is not simulated; run it live") {
+            (backend, said) = run("live");
         }
-        let sweep = fs::read_dir(out.path()).unwrap().next().expect(&said).unwrap().path();
+        let sweeps = out.path().join(backend);
+        let sweep = fs::read_dir(sweeps).expect(&said).next().expect(&said).unwrap().path();
         let results = Results::read(&sweep).unwrap();
         assert!(!results.records().is_empty(), "{said}");
         for record in results.records() {
