@@ -116,3 +116,17 @@ def test_failed_runs_are_records(upload):
     assert [record["outcome"] for record in results.records()] == ["failed", "failed"]
     (reason, _) = results.to_polars()["reason"].to_list()
     assert reason == json.loads(results.to_jsonl().splitlines()[0])["reason"]
+
+
+def test_packets_and_what_senders_do_are_kept(upload, tmp_path):
+    packets, events = tmp_path / "packets", tmp_path / "events"
+    only = {"loss": "0 %", "rtt": upload.axes["rtt"][0]}
+    results = midspan.run(upload, repetitions=1, only=only, captures=packets, qlog=events)
+    runs = len(results.to_polars())
+    for folder, ending in [(packets, "*.pcapng"), (events, "*.sqlog")]:
+        assert len(list(folder.iterdir())) == runs
+        files = list(folder.glob(f"*/{ending}"))
+        assert files and all(file.stat().st_size > 1000 for file in files)
+    with pytest.raises(ValueError, match="qlog: what the kernel's TCP does is not told"):
+        midspan.run(upload, "live", qlog=events)
+    assert midspan.run(upload, repetitions=1, only=only).to_jsonl() == results.to_jsonl()

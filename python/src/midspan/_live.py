@@ -19,6 +19,7 @@ def run_live(
     only: list[tuple[str, str]],
     out: str | os.PathLike[str] | None,
     fresh: bool,
+    captures: str | None,
     told: bool,
     program: str | os.PathLike[str] | None,
 ) -> Results:
@@ -32,6 +33,7 @@ def run_live(
         command += ["--traces", str(scenario._directory)]
         command += ["--short"] if scenario._is_short else []
         command += ["--fresh"] if fresh else []
+        command += ["--captures", captures] if captures else []
         command += ["--variants", ",".join(variants)] if variants else []
         for axis, label in only:
             command += ["--only", f"{axis}={label}"]

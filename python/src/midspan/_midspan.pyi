@@ -242,5 +242,7 @@ def simulate(
     traces: Mapping[str, Any],
     elements: Mapping[str, Callable[..., Any]],
     controls: Mapping[str, Callable[..., Any]],
+    captures: str | None = None,
+    qlog: str | None = None,
 ) -> None:
     """Makes runs on all cores, and hands over the record of each, in their order."""

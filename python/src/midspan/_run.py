@@ -41,6 +41,8 @@ def run(
     controls: Mapping[str, Callable[..., Any]] | None = None,
     out: str | os.PathLike[str] | None = None,
     fresh: bool = False,
+    captures: str | os.PathLike[str] | None = None,
+    qlog: str | os.PathLike[str] | None = None,
     progress: bool | Callable[[Progress], None] = False,
     program: str | os.PathLike[str] | None = None,
 ) -> Results:
@@ -58,6 +60,9 @@ def run(
     With ``out`` every record is on disk before the next one is made, in a folder below it, as by
     `midspan lab run --out`: a sweep that was cut goes on where it stopped, unless ``fresh``.
 
+    Below ``captures`` and ``qlog`` each run has a folder: the headers of its packets, a pcapng file
+    for each end of both links, and, simulated, what each of its senders does, as qlog.
+
     ``progress`` is ``True`` for a line on standard error, or is called after each run.
     """
     scenario = prepared(scenario, repetitions, seed, short)
@@ -67,14 +72,26 @@ def run(
     if backend == "live":
         if elements or controls:
             raise ValueError("elements and controls from outside are only simulated")
-        return run_live(scenario, chosen, labels, out, fresh, tell is not None, program)
+        if qlog is not None:
+            raise ValueError("qlog: what the kernel's TCP does is not told")
+        told = tell is not None
+        return run_live(scenario, chosen, labels, out, fresh, _folder(captures), told, program)
     if backend != "sim":
         raise ValueError(f"no backend `{backend}`: it is sim or live")
     sweep = Sweep(scenario, chosen, labels, out, fresh, tell, "midspan.run")
     if sweep.runs:
         makers = dict(elements or {}), dict(controls or {})
-        simulate(scenario._parsed, sweep.runs, sweep.keep, scenario._traces(), *makers)
+        kept = _folder(captures), _folder(qlog)
+        simulate(scenario._parsed, sweep.runs, sweep.keep, scenario._traces(), *makers, *kept)
     return sweep.results()
+
+
+def _folder(path: str | os.PathLike[str] | None) -> str | None:
+    """A folder that is there."""
+    if path is None:
+        return None
+    Path(path).mkdir(parents=True, exist_ok=True)
+    return os.fspath(path)
 
 
 def prepared(

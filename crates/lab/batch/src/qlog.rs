@@ -28,6 +28,16 @@ pub struct Qlogs {
     pub folder: PathBuf,
 }
 
+impl Qlogs {
+    /// Why of this scenario there are none.
+    pub fn unfit(scenario: &Scenario) -> Option<&'static str> {
+        let mut cells = scenario.cells().iter();
+        cells
+            .any(|cell| cell.spec.cells.is_some())
+            .then_some("of the users of cells no sender is told of alone; leave it out")
+    }
+}
+
 /// The files of a run.
 pub(crate) struct QlogFiles {
     folder: PathBuf,

@@ -1,8 +1,11 @@
 //! Simulated runs, on all cores, while Python goes on.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use midspan_batch::capture::Captures;
 use midspan_batch::made_traces;
+use midspan_batch::qlog::Qlogs;
 use midspan_batch::simulation::{Externals, Simulation};
 use midspan_path::{Trace, Traces};
 use pyo3::exceptions::PyValueError;
@@ -15,9 +18,11 @@ use crate::records::Records;
 use crate::scenario::{Parsed, Run};
 
 /// Makes `runs` and hands `keep` the record of each, in their order. `traces` are the bytes of the recorded ones;
-/// `elements` and `controls` make what the scenario has from outside, by name.
+/// `elements` and `controls` make what the scenario has from outside, by name. The headers of packets are kept below `captures`,
+/// what each sender does below `qlog`.
 #[pyfunction]
-#[pyo3(signature = (parsed, runs, keep, traces, elements, controls))]
+#[pyo3(signature = (parsed, runs, keep, traces, elements, controls, captures=None, qlog=None))]
+#[expect(clippy::too_many_arguments, reason = "Python has them by name")]
 pub(crate) fn simulate(
     py: Python<'_>,
     parsed: &Parsed,
@@ -26,10 +31,17 @@ pub(crate) fn simulate(
     traces: BTreeMap<String, Vec<u8>>,
     elements: BTreeMap<String, Py<PyAny>>,
     controls: BTreeMap<String, Py<PyAny>>,
+    captures: Option<PathBuf>,
+    qlog: Option<PathBuf>,
 ) -> PyResult<()> {
     let scenario = &parsed.scenario;
     let runs = runs.iter().map(|run| parsed.run(run)).collect::<PyResult<Vec<_>>>()?;
     let traces = all_traces(parsed, &traces)?;
+    let captures = captures.map(|folder| Captures { folder, whole: false });
+    let qlogs = qlog.map(|folder| Qlogs { folder });
+    if let Some(why) = qlogs.as_ref().and_then(|_| Qlogs::unfit(scenario)) {
+        return Err(PyValueError::new_err(format!("qlog: {why}")));
+    }
     let failure = Failure::default();
     let externals = Externals {
         elements: self::elements(elements, &failure),
@@ -39,8 +51,8 @@ pub(crate) fn simulate(
         scenario,
         traces: &traces,
         externals: &externals,
-        captures: None,
-        qlogs: None,
+        captures: captures.as_ref(),
+        qlogs: qlogs.as_ref(),
         within: Some(within),
     };
     py.detach(|| {

@@ -259,10 +259,8 @@ impl Job {
     /// Runs what is asked for of [`Job::scenario`].
     pub(super) fn run(&self, scenario: &Scenario) -> Result<Results> {
         self.selection.check(scenario).map_err(BadInput::because)?;
-        if self.qlogs.is_some() && scenario.cells().iter().any(|cell| cell.spec.cells.is_some()) {
-            return Err(BadInput::because(
-                "--qlog: of the users of cells no sender is told of alone; leave it out",
-            ));
+        if let Some(why) = self.qlogs.as_ref().and_then(|_| Qlogs::unfit(scenario)) {
+            return Err(BadInput::because(format!("--qlog: {why}")));
         }
         if let Some(address) = &self.ray {
             return Results::read(&ray::run(address, self)?);
