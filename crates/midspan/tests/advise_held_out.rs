@@ -309,8 +309,7 @@ fn account(rows: &[Row], known: usize) -> String {
     };
     let (drawn, others): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| row.name.starts_with(DRAWN));
-    let (steady, unsteady): (Vec<&Row>, Vec<&Row>) =
-        others.iter().partition(|row| row.is_steady());
+    let (steady, unsteady): (Vec<&Row>, Vec<&Row>) = others.iter().partition(|row| row.is_steady());
     [
         line("paths drawn by chance", &drawn),
         line(&format!("of {known} cells of other runs"), &others),

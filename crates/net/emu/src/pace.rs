@@ -168,6 +168,10 @@ static KEPT: AtomicUsize = AtomicUsize::new(0);
 
 impl Processor {
     /// One, if one is left.
+    #[allow(
+        deprecated,
+        reason = "`try_update`, the newer name of `fetch_update`, is not in Rust 1.88"
+    )]
     pub(crate) fn take() -> Option<Processor> {
         let most = available_parallelism().map_or(1, usize::from) / 2;
         let take = |kept| (kept < most).then_some(kept + 1);

@@ -94,6 +94,10 @@ impl<C: Copy + Eq + Hash> Admission<C> {
     ///
     /// # Errors
     /// When a limit is reached; nothing changes then.
+    #[allow(
+        deprecated,
+        reason = "`try_update`, the newer name of `fetch_update`, is not in Rust 1.88"
+    )]
     pub fn admit(&self, client: C) -> Result<bool, Refusal> {
         let limit = self.limit.load(Ordering::Relaxed);
         let one_more = |flows| (flows < limit).then_some(flows + 1);
