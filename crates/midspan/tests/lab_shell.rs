@@ -218,7 +218,7 @@ fn a_shell_ends_as_its_program_does() {
     let program = ["sh", "-c", trap, ready.to_str().unwrap()];
     let mut child = shell(&[&path[..], &program].concat()).spawn().unwrap();
     wait_for("the program runs", || ready.exists());
-    signal(&child, "-TERM");
+    assert!(common::signal(child.id(), "-TERM"));
     assert_eq!(child.wait().unwrap().code(), Some(9));
 }
 
@@ -402,11 +402,6 @@ fn processes(is_so: impl Fn(&str, &str) -> bool) -> usize {
         !command.is_empty() && is_so(&process, &command)
     })
     .count()
-}
-
-fn signal(child: &Child, signal: &str) {
-    let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
-    assert!(status.success());
 }
 
 #[test]

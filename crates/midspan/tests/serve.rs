@@ -142,8 +142,7 @@ impl Server {
 
     /// Sends it a signal, and answers with which status it ended.
     fn end_by(&mut self, signal: &str) -> Option<i32> {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+        assert!(common::signal(self.child.id(), signal));
         self.child.wait().unwrap().code()
     }
 }

@@ -18,7 +18,7 @@ struct Running(u32);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-KILL", &self.0.to_string()]).output();
+        common::signal(self.0, "-KILL");
     }
 }
 

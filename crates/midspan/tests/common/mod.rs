@@ -133,3 +133,11 @@ impl Network {
         sockets.iter().any(|socket| socket.local.port() == port)
     }
 }
+
+/// Sends a process a signal, such as `-TERM`, and says whether that could be done. By the shell, whose own `kill` is; the program is
+/// of a package that not every system has.
+pub(crate) fn signal(process: u32, signal: &str) -> bool {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "kill \"$0\" \"$1\" 2>/dev/null", signal, &process.to_string()]);
+    shell.status().unwrap().success()
+}

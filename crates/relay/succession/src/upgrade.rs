@@ -117,7 +117,8 @@ mod tests {
         let options = ["-c".into(), script.into()];
         let relay = take_over("sh".as_ref(), &options, 0).unwrap().unwrap();
         let stat = fs::read_to_string(format!("/proc/{relay}/stat")).unwrap();
-        let killed = Command::new("kill").arg(relay.to_string()).status().unwrap();
+        let killed =
+            Command::new("sh").args(["-c", "kill $0", &relay.to_string()]).status().unwrap();
         let parent = stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap();
         assert_ne!(parent, std::process::id().to_string());
         assert!(killed.success());
