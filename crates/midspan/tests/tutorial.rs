@@ -72,7 +72,8 @@ fn holds(page: &str) {
         .unwrap();
     let all = |number: usize| fs::read_to_string(printed(number)).unwrap_or_default();
     let last = (0..commands).rev().find(|&number| printed(number).exists());
-    assert!(status.success(), "{page}, block {last:?}: {}", last.map(all).unwrap_or_default());
+    let end = fs::read_to_string(work.path().join(".end")).unwrap_or_default();
+    assert!(status.success(), "{page}, block {last:?}: {end}{}", last.map(all).unwrap_or_default());
     assert!(commands > 3, "{page}: {commands}");
     for (number, line) in shown {
         let all = all(number);
