@@ -124,8 +124,8 @@ def test_packets_and_what_senders_do_are_kept(upload, tmp_path):
     results = midspan.run(upload, repetitions=1, only=only, captures=packets, qlog=events)
     runs = len(results.to_polars())
     for folder, ending in [(packets, "*.pcapng"), (events, "*.sqlog")]:
-        assert len(list(folder.iterdir())) == runs
-        files = list(folder.glob(f"*/{ending}"))
+        assert len(list(folder.glob("*/*"))) == runs
+        files = list(folder.glob(f"*/*/{ending}"))
         assert files and all(file.stat().st_size > 1000 for file in files)
     with pytest.raises(ValueError, match="qlog: what the kernel's TCP does is not told"):
         midspan.run(upload, "live", qlog=events)

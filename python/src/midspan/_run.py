@@ -60,8 +60,9 @@ def run(
     With ``out`` every record is on disk before the next one is made, in a folder below it, as by
     `midspan lab run --out`: a sweep that was cut goes on where it stopped, unless ``fresh``.
 
-    Below ``captures`` and ``qlog`` each run has a folder: the headers of its packets, a pcapng file
-    for each end of both links, and, simulated, what each of its senders does, as qlog.
+    Below ``captures`` and ``qlog`` each run has a folder in that of its cell: the headers of its
+    packets, a pcapng file for each end of both links, and, simulated, what each of its senders
+    does, as qlog.
 
     ``progress`` is ``True`` for a line on standard error, or is called after each run.
     """
