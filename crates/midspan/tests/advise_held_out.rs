@@ -257,7 +257,7 @@ fn ask(cell: &Cell) -> Row {
 impl Row {
     fn headings() -> String {
         format!(
-            "{:82}  {:>8}  {:>19}  {:>9}  {:>8}  {:6}  {:5}",
+            "{:76}  {:>8}  {:>19}  {:>9}  {:>8}  {:6}  {:5}",
             "cell", "live", "least to greatest", "predicted", "verdict", "choice", "close"
         )
     }
@@ -268,7 +268,7 @@ impl Row {
         let choice = if self.is_right() { "right" } else { "WRONG" };
         let close = if self.is_close() { "yes" } else { "NO" };
         let line = format!(
-            "{name:82}  {:>8.2}  {spread:>19}  {gain:>9.2}  {verdict:>8}  {choice:6}  {close}",
+            "{name:76}  {:>8.2}  {spread:>19}  {gain:>9.2}  {verdict:>8}  {choice:6}  {close}",
             live.mean
         );
         line.trim_end().to_owned()

@@ -456,7 +456,7 @@ table inet firewall {
     chain before { type filter hook prerouting priority filter + 10; icmpv6 type { nd-router-advert, nd-neighbor-solicit } accept;
         fib saddr . mark . iif oif missing drop; }
     chain in { type filter hook input priority filter; policy drop;
-        ct state established,related accept; iifname "lo" accept; meta l4proto ipv6-icmp accept; counter drop; }
+        ct state established,related accept; iifname "lo" accept; meta l4proto 58 accept; counter drop; }
     chain through { type filter hook forward priority filter; policy drop;
         ct state established,related accept; iifname "access" oifname "wide" accept; }
 }

@@ -65,7 +65,7 @@ fn a_proof_goes_through_nat_and_states() {
     const RULES: &str = "
 table inet nat { chain after { type nat hook postrouting priority srcnat; masquerade; }; }
 table inet firewall {
-    chain in { type filter hook input priority filter; policy drop; iif lo accept; ct state established accept; meta l4proto ipv6-icmp accept; }
+    chain in { type filter hook input priority filter; policy drop; iif lo accept; ct state established accept; meta l4proto 58 accept; }
     chain out { type filter hook output priority filter; ct state invalid drop; }
 }";
     if !is_possible() {
