@@ -1,11 +1,11 @@
-//! Children that do not outlive the program that started them.
+//! This process, and children that do not outlive it.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
 
 /// Makes the child be killed when the *thread* that spawns it ends, however that happens. Spawn
 /// from a thread that lives as long as the child should.
@@ -58,6 +58,19 @@ pub fn give_back_from(bytes: usize) {
     }
     #[cfg(not(target_env = "gnu"))]
     let _ = bytes;
+}
+
+/// Raises the limit of descriptors as far as this process may, and says what it is then. Unlimited is not meant literally:
+/// `/proc/sys/fs/nr_open` ends it, at 2^20 unless it was set.
+pub fn raise_descriptor_limit() -> u64 {
+    const MOST: u64 = 1 << 20;
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let limit = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    limit.unwrap_or(MOST).min(MOST)
 }
 
 /// A command that is also looked for where administrators' programs are, which is not on the `PATH`

@@ -1,6 +1,6 @@
 //! What is taken at most.
 
-use midspan_split::IdleTimeouts;
+use midspan_split::{IdleTimeouts, Limits};
 use midspan_units::{ByteSize, Span};
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +58,12 @@ impl Default for LimitsConfig {
 }
 
 impl LimitsConfig {
+    /// How many flows are wanted at most; where nothing is said, any number.
+    pub fn admission(&self) -> Limits {
+        let or_any = |most: Option<u32>| most.unwrap_or(u32::MAX);
+        Limits { flows: or_any(self.flows), flows_per_client: or_any(self.flows_per_client) }
+    }
+
     /// How long flows may be idle.
     pub fn idle_timeouts(&self) -> IdleTimeouts {
         IdleTimeouts { idle: self.idle, half_closed: self.half_closed }

@@ -15,6 +15,7 @@ use midspan_threads::Privileges;
 
 use crate::beside::Beside;
 use crate::error::InterceptionError;
+use crate::interface_changes::InterfaceChanges;
 use crate::local_delivery::{LocalDelivery, Loopback};
 use crate::policy::steering_policy;
 use crate::proof::{self, Probes, Proof};
@@ -35,6 +36,7 @@ pub struct Steered {
     reinjector: Option<u32>,
     /// This host's rules are asked before a connection is split.
     consults: bool,
+    changes: InterfaceChanges,
     // Both go after the steering: without it nothing is marked, and they are idle.
     delivery: Option<LocalDelivery>,
     beside: Option<Beside>,
@@ -70,6 +72,7 @@ impl Steered {
             interfaces: config.interfaces.clone(),
             reinjector: None,
             consults: false,
+            changes: InterfaceChanges::watch(),
             delivery: None,
             beside: None,
             loopback: None,
@@ -112,6 +115,10 @@ impl Steered {
     }
 
     fn go_by(&mut self, rules: Rules) -> Result<(), InterceptionError> {
+        // What comes out of interfaces is looked at while rules are asked.
+        if self.consults != rules.forward {
+            self.changes.expect();
+        }
         self.consults = rules.forward;
         // What comes out must be seen before the first SYN is shown to the rules.
         if self.consults {
@@ -290,13 +297,17 @@ impl Steered {
         Ok(changed)
     }
 
-    /// Takes in interfaces that have come, and forgets those that have gone.
-    ///
-    /// # Errors
-    /// When they cannot be listed, or the program not be attached to one.
-    pub fn follow_interfaces(&mut self) -> Result<(), InterceptionError> {
-        let here = interfaces()?;
-        self.attach(&here)
+    /// Becomes readable when interfaces change.
+    pub fn interfaces_changed(&self) -> Option<BorrowedFd<'_>> {
+        self.changes.fd()
+    }
+
+    /// Takes in interfaces that have come, and forgets those that have gone; or says, once, that it cannot.
+    pub fn follow_interfaces(&mut self) {
+        if self.changes.take() {
+            let followed = interfaces().and_then(|here| self.attach(&here));
+            self.changes.followed(followed);
+        }
     }
 
     /// Whether it goes on with what another relay of this namespace has left, or still uses.

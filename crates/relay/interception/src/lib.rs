@@ -8,6 +8,7 @@ mod beside;
 mod bpf;
 mod error;
 mod held;
+mod interface_changes;
 mod local_delivery;
 mod nftables;
 mod policy;

@@ -8,7 +8,6 @@
 //! while it runs, and [`Interception`] the rules alone.
 
 mod command;
-mod descriptors;
 mod flow_observer;
 mod hook;
 mod inbox;

@@ -1,12 +1,13 @@
 //! A running relay, seen from outside.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use midspan_config::Config;
 use midspan_decide::Board;
 use midspan_legs::{Counters, Snapshot};
-use midspan_split::Key;
+use midspan_split::{Admission, Key};
 use midspan_steer::{Counts, Tally};
 use midspan_sys::clock::Epoch;
 use midspan_telemetry::{
@@ -17,12 +18,10 @@ use midspan_threads::wake::raise;
 use tokio::sync::oneshot;
 
 use crate::command::{Command, Commands, Reply};
-use crate::descriptors::Descriptors;
 use crate::hook::Hook;
 use crate::phase::Phase;
 use crate::queries::{Query, Scanned};
 use crate::reload::Reloader;
-use crate::settings::WatchedSettings;
 use crate::workers::Workers;
 
 /// A view of a running relay that can be passed around.
@@ -34,13 +33,12 @@ type SetLevel = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 /// What is looked at. Nothing of the relay looks here.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(crate) settings: Arc<WatchedSettings>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) counters: Arc<[Counters]>,
     pub(crate) observer: Arc<Observer>,
     pub(crate) commands: Arc<Commands>,
     pub(crate) reloader: Arc<Reloader>,
-    pub(crate) descriptors: Descriptors,
+    pub(crate) admission: Arc<Admission<IpAddr>>,
     pub(crate) epoch: Epoch,
     /// Who brings connections.
     pub(crate) steered_by: &'static str,
@@ -135,7 +133,7 @@ impl Source for View {
     }
 
     fn flow_limit(&self) -> u32 {
-        self.descriptors.limit(&self.settings.get().config)
+        self.admission.limit()
     }
 
     fn last_reload(&self) -> Option<Reload> {

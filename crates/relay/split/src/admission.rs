@@ -134,9 +134,14 @@ impl<C: Copy + Eq + Hash> Admission<C> {
         self.flows.load(Ordering::Relaxed)
     }
 
+    /// Flows that may be open at one time.
+    pub fn limit(&self) -> u32 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
     /// How many more flows there is room for in all.
     pub fn room(&self) -> u32 {
-        self.limit.load(Ordering::Relaxed).saturating_sub(self.flows())
+        self.limit().saturating_sub(self.flows())
     }
 
     /// Whether a client has as many flows as it may.

@@ -16,6 +16,7 @@ mod admission;
 mod copy_mode;
 pub mod defaults;
 mod deferred_accept;
+mod descriptors;
 mod drain;
 mod first_window;
 mod flow;
@@ -37,6 +38,7 @@ pub use admission::{Admission, Budget, Limits, Refusal, room_of_each, takes_near
 pub use copy_mode::{CopyMode, CopyModeSelector};
 pub use defaults::ReadAheadKind;
 pub use deferred_accept::{Asking, ConnectAttempt, DeferredAccept, Ends};
+pub use descriptors::Descriptors;
 pub use drain::{Drain, DrainKind};
 pub use first_window::{ClientLink, FirstWindows};
 pub use flow::{Cause, Disposition, Flow, Totals};

@@ -12,10 +12,11 @@ use midspan_interception::{
 use midspan_learning::Learning;
 use midspan_legs::Counters;
 use midspan_sockets::{self as sockets, LeastTimeout, ListenAddress, RegisteredControls};
-use midspan_split::Admission;
+use midspan_split::{Admission, Descriptors};
 use midspan_steer::{FlowRecord, Tally};
 use midspan_succession::{InstanceLock, retire_predecessor};
 use midspan_sys::clock::Epoch;
+use midspan_sys::process;
 use midspan_telemetry::{Listeners, Observer, Served};
 use midspan_threads::wake::raise;
 use midspan_threads::{Background, Privileges};
@@ -24,7 +25,6 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use super::names::Names;
 use super::{Error, Interceptor, Relay, Start};
 use crate::command::Commands;
-use crate::descriptors::Descriptors;
 use crate::hook::Hook;
 use crate::monitor::{Monitor, View};
 use crate::reload::Reloader;
@@ -68,13 +68,12 @@ impl Relay {
         let commands = Arc::new(Commands::new().map_err(system("workers"))?);
         let reloader = Arc::new(Reloader::new(controls.for_clients(), handshake));
         let view = View {
-            settings: context.settings.clone(),
             workers: context.workers.clone(),
             counters: context.counters.clone(),
             observer: observer.clone(),
             commands: commands.clone(),
             reloader: reloader.clone(),
-            descriptors: context.descriptors,
+            admission: context.admission.clone(),
             epoch: context.epoch,
             steered_by: interceptor.label(intercepts),
             tally,
@@ -267,12 +266,14 @@ fn context(
     interceptor: &Interceptor,
     observer: Arc<Observer>,
 ) -> Result<Context, Error> {
-    let descriptors = Descriptors::share_out(count, forwards.len());
-    warn_of_flows(&config, descriptors);
+    let most = process::raise_descriptor_limit();
+    let descriptors = Descriptors::share_out(most, count, forwards.len());
+    let limits = descriptors.limits(config.limits.admission());
+    warn_of_flows(&config, limits.flows);
     Ok(Context {
         workers: Arc::new(Workers::new(count).map_err(system("workers"))?),
         counters: (0..count).map(|_| Counters::default()).collect(),
-        admission: Arc::new(Admission::new(descriptors.limits(&config))),
+        admission: Arc::new(Admission::new(limits)),
         observer,
         descriptors,
         epoch: Epoch::now(),
@@ -431,8 +432,7 @@ fn load(config: &Config, workers: usize) -> Result<Interceptor, InterceptionErro
 }
 
 /// Says how much of `limits.flows` cannot be had.
-fn warn_of_flows(config: &Config, descriptors: Descriptors) {
-    let flows = descriptors.limit(config);
+fn warn_of_flows(config: &Config, flows: u32) {
     if let Some(wanted) = config.limits.flows
         && wanted > flows
     {

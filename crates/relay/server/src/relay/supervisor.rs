@@ -1,7 +1,7 @@
 //! What a running relay is told, and what it does then: signals, commands, a successor, a worker's end.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use midspan_interception::{InterceptionError, Steered, steering_policy};
 use midspan_legs::Snapshot;
 use midspan_succession::{InstanceLock, Successor};
-use midspan_sys::changes::Changes;
 use midspan_telemetry::Served;
 use midspan_threads::Background;
 use midspan_threads::wake::lower;
@@ -26,7 +25,7 @@ use crate::settings::Settings;
 use crate::watchdog::Watchdog;
 use crate::worker::Context;
 
-/// How often the supervisor looks for what nothing tells it of.
+/// How often the supervisor looks for what nothing tells it of: rules of `iptables-legacy`, and what it missed.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long workers may take to give up their places; they need a turn of their loops.
 const SLOTS: Duration = Duration::from_secs(1);
@@ -44,12 +43,13 @@ impl Relay {
             flow_limit = self.monitor().flow_limit(),
             "relay ready"
         );
-        let mut surroundings = Surroundings::watch(&self.interceptor);
+        // What came before it was watched is looked for at once.
+        let mut look = Instant::now();
         let mut give_up = None;
         let mut running = self.threads.len() as u64;
         loop {
             watchdog.feed(&self.context.workers);
-            for happened in self.wait(signals, &surroundings, give_up, watchdog.due()) {
+            for happened in self.wait(signals, look, give_up, watchdog.due()) {
                 match happened {
                     Happened::Signal if give_up.is_none() => give_up = Some(self.begin_to_end()),
                     Happened::Commands(commands) => {
@@ -94,7 +94,10 @@ impl Relay {
                     Happened::Signal | Happened::WorkersEnded(_) | Happened::Timeout => {
                         return self.end();
                     }
-                    Happened::Changes => self.look_around(&mut surroundings),
+                    Happened::Changes => {
+                        self.look_around();
+                        look = Instant::now() + LOOK;
+                    }
                 }
             }
         }
@@ -149,7 +152,8 @@ impl Relay {
             return Err(format!("{error}; nothing was changed"));
         }
         // Names may stand for other servers by now, whatever the file says.
-        self.context.admission.set_limits(self.context.descriptors.limits(&new.config));
+        let limits = self.context.descriptors.limits(new.config.limits.admission());
+        self.context.admission.set_limits(limits);
         self.context.settings.set(new);
         self.context.workers.wake();
         Ok(match changed.as_slice() {
@@ -159,10 +163,8 @@ impl Relay {
     }
 
     /// Has BPF steer beside the rules that there are now, and at the interfaces.
-    fn look_around(&mut self, surroundings: &mut Surroundings) {
+    fn look_around(&mut self) {
         let Interceptor::Bpf(steered) = &mut self.interceptor else { return };
-        surroundings.look = Instant::now() + LOOK;
-        let consulted = steered.consults();
         let changed = steered.follow_rules();
         if let Err(error) = &changed {
             tracing::warn!(%error, "rules of this host that have changed are not followed");
@@ -182,16 +184,14 @@ impl Relay {
             self.holds_nothing = true;
             tracing::error!(%error, "new connections pass, as rules of this host cannot be asked");
         }
-        // What comes out of interfaces is looked at while rules are asked.
-        surroundings.is_behind |= steered.consults() != consulted;
-        surroundings.follow_interfaces(steered);
+        steered.follow_interfaces();
     }
 
     /// All that has happened. Who comes to the socket of successors is last: nothing else waits for them.
     fn wait(
         &self,
         signals: &Signals,
-        surroundings: &Surroundings,
+        look: Instant,
         until: Option<Instant>,
         watchdog: Option<Instant>,
     ) -> Vec<Happened> {
@@ -200,7 +200,7 @@ impl Relay {
             _ => None,
         };
         let (interfaces, rules) = match &self.interceptor {
-            Interceptor::Bpf(steered) => (surroundings.interfaces(), steered.rules_changed()),
+            Interceptor::Bpf(steered) => (steered.interfaces_changed(), steered.rules_changed()),
             _ => (None, None),
         };
         let lock = self.lock.as_ref().map(InstanceLock::fd);
@@ -219,7 +219,7 @@ impl Relay {
             .flatten()
             .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
             .collect();
-        let look = matches!(self.interceptor, Interceptor::Bpf(_)).then_some(surroundings.look);
+        let look = matches!(self.interceptor, Interceptor::Bpf(_)).then_some(look);
         let now = Instant::now();
         let due = [look, until, watchdog].into_iter().flatten().min();
         let timeout = due.map(|due| due.saturating_duration_since(now));
@@ -308,51 +308,6 @@ enum Happened {
     Changes,
     Successor,
     Timeout,
-}
-
-/// Interfaces and others' rules of this host, where BPF steers.
-struct Surroundings {
-    interfaces: Option<Changes>,
-    /// Not all interfaces are known to be steered, and that this failed was said.
-    is_behind: bool,
-    complained: bool,
-    /// When to look without being told: rules of `iptables-legacy` tell nothing.
-    look: Instant,
-}
-
-impl Surroundings {
-    fn watch(interceptor: &Interceptor) -> Surroundings {
-        let is_bpf = matches!(interceptor, Interceptor::Bpf(_));
-        let interfaces = is_bpf.then(Changes::of_interfaces).and_then(|changes| {
-            changes
-                .inspect_err(
-                    |error| tracing::debug!(%error, "changes of interfaces are not seen at once"),
-                )
-                .ok()
-        });
-        // What came before it was watched is looked for at once.
-        Surroundings { interfaces, is_behind: true, complained: false, look: Instant::now() }
-    }
-
-    /// Readable when interfaces change.
-    fn interfaces(&self) -> Option<BorrowedFd<'_>> {
-        self.interfaces.as_ref().map(Changes::fd)
-    }
-
-    /// Has BPF steer at the interfaces that there are now, if they have changed.
-    fn follow_interfaces(&mut self, steered: &mut Steered) {
-        if !self.interfaces.as_mut().is_none_or(Changes::take) && !self.is_behind {
-            return;
-        }
-        let followed = steered.follow_interfaces();
-        self.is_behind = followed.is_err();
-        self.complained &= self.is_behind;
-        if let Err(error) = followed
-            && !std::mem::replace(&mut self.complained, true)
-        {
-            tracing::warn!(%error, "not all interfaces are steered");
-        }
-    }
 }
 
 /// Signals, each a byte to read.

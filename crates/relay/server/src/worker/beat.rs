@@ -3,8 +3,8 @@
 use midspan_split::{Vitals, room_of_each, takes_nearby};
 use midspan_steer::WorkerSlot;
 
-use super::EventLoop;
 use super::processor::Processor;
+use super::{Context, EventLoop};
 use crate::phase::Phase;
 use crate::slot::SlotGuard;
 
@@ -45,12 +45,8 @@ impl EventLoop {
 
     /// How many more flows this worker offers to take.
     fn room(&self) -> u32 {
-        let limit = self.host.context.descriptors.limit(&self.host.settings.config);
-        room_of_each(
-            self.host.context.admission.room(),
-            limit,
-            self.host.context.workers.count() as u32,
-        )
+        let Context { admission, workers, .. } = &self.host.context;
+        room_of_each(admission.room(), admission.limit(), workers.count() as u32)
     }
 
     /// Says that it lives, if it is time to or something has changed, and what it has room for.

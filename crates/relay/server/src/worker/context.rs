@@ -6,11 +6,10 @@ use std::sync::{Arc, OnceLock};
 use midspan_interception::{Probes, SynReinjector};
 use midspan_legs::Counters;
 use midspan_sockets::ListenAddress;
-use midspan_split::Admission;
+use midspan_split::{Admission, Descriptors};
 use midspan_steer::FirstWindow;
 use midspan_sys::clock::Epoch;
 
-use crate::descriptors::Descriptors;
 use crate::flow_observer::FlowObserver;
 use crate::settings::WatchedSettings;
 use crate::workers::Workers;

@@ -54,8 +54,7 @@ impl EventLoop {
 
     /// Whether all workers together have as many flows as they may.
     fn is_full(&self) -> bool {
-        let limit = self.host.context.descriptors.limit(&self.host.settings.config);
-        self.host.context.admission.flows() >= limit
+        self.host.context.admission.room() == 0
     }
 
     /// Takes what still waits at the listeners, which closing would reset, and closes them.
