@@ -242,16 +242,18 @@ static __always_inline struct flow *begun_by_server(const struct connection *con
 	return NULL;
 }
 
-/* The client agrees, and may be silent for long now: the account begins if its server was asked first, and has agreed. */
+/* The client agrees, and may be silent for long now: the account begins if its server was asked first, and has agreed. So it
+ * does with the client's first bytes, which may be all that it has to say: they may come with the end of the handshake, or before
+ * it, where a network card spreads packets over processors. */
 static __always_inline void agree(struct packet *packet)
 {
 	struct connection connection = connection_from_client(packet);
 	struct syn_record *syn = pending(&connection, false, bpf_ktime_get_ns());
 
-	if (!syn || syn->verdict != SPLIT)
+	if (!syn || syn->verdict != SPLIT || (packet->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_ACK)
 		return;
 	syn->agreed = packet->acknowledgement;
-	if (syn->stage == ANSWERED)
+	if (syn->stage == ANSWERED || (packet->payload && packet->sequence == syn->sequence + 1))
 		begin(packet, &connection, syn);
 }
 

@@ -271,7 +271,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 	struct bpf_sock *socket, *listener;
 	enum leg leg = CLIENT_LEG;
 	int action = GO_ON;
-	bool former, anothers;
+	bool former, anothers, agreeing;
 
 	if (packet->kind == TCP_FRAGMENT)
 		steer_fragment(skb, set, packet);
@@ -305,11 +305,12 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 		anothers = socket && (is_anothers(socket, packet) || is_between_ends(socket, packet));
 		if (socket)
 			leg = leg_of(socket, set);
-		if (!socket || socket->state != BPF_TCP_NEW_SYN_RECV || !only_acknowledges(packet))
+		agreeing = socket && socket->state == BPF_TCP_NEW_SYN_RECV;
+		if (agreeing && !anothers)
+			agree(packet);
+		if (!agreeing || !only_acknowledges(packet))
 			account(skb, set, packet, socket && is_established(socket),
 				socket && socket->state == BPF_TCP_SYN_SENT, socket && leg == SERVER_LEG);
-		else if (!anothers)
-			agree(packet);
 		if ((former && passed_since(packet)) || anothers) {
 			forward(skb);
 		} else if (socket) {

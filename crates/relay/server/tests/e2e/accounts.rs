@@ -6,6 +6,9 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
+use socket2::{Domain, Socket, Type};
+
 use crate::beside::load;
 use crate::observe::{lines, of_kind};
 use crate::process::Counts;
@@ -185,6 +188,42 @@ fn a_connection_in_which_nothing_is_said_is_accounted_for() {
     for treatment in ["split", "passed"] {
         let sums = sums(&counts, treatment);
         assert_eq!((sums["connections"], sums["bytes_up"]), (1, 0), "{treatment} {sums:?}");
+    }
+}
+
+/// The end of a client's handshake may come with its first bytes, or behind them where a network card brings them by two
+/// processors: they count, though nothing else may ever come.
+#[test]
+fn bytes_that_come_with_the_end_of_the_handshake_count() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "[policy]\npass_servers = [\"fd00::/8\"]\n") else {
+        return;
+    };
+    for server in SERVER {
+        let (listener, address) = world.listen(server);
+        let serve = thread::spawn(move || {
+            let mut heard = Vec::new();
+            listener.accept().unwrap().0.read_to_end(&mut heard).unwrap();
+            assert_eq!(heard, b"good evening");
+        });
+        let client = world.client.clone();
+        let call = thread::spawn(move || {
+            client.enter().unwrap();
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+            sockopt::set_tcp_quickack(&socket, false).unwrap();
+            socket.connect(&address.into()).unwrap();
+            let mut stream = TcpStream::from(socket);
+            stream.write_all(b"good evening").unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        });
+        call.join().unwrap();
+        serve.join().unwrap();
+    }
+    let counts = relay.until(|now| now["split_connections"] > 0 && now["passed_connections"] > 0);
+    for treatment in ["split", "passed"] {
+        let sums = sums(&counts, treatment);
+        assert_eq!((sums["connections"], sums["bytes_up"]), (1, 12), "{treatment} {sums:?}");
     }
 }
 
