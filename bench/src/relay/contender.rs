@@ -26,6 +26,8 @@ pub(super) enum Contender {
     Direct,
     /// A [plain](super::plain) relay, connected to.
     Plain,
+    /// The same, which intercepts (TPROXY) and connects as the client.
+    PlainTransparent,
     /// Midspan, connected to.
     Midspan,
     /// Midspan, which intercepts.
@@ -75,7 +77,7 @@ struct Kind {
     configuration: &'static str,
 }
 
-const PLAIN: &str = "@LISTEN@\n@TO@\n";
+const PLAIN: &str = "@LISTEN@\n@TO@\n@TRANSPARENT@\n";
 const EXPLICIT: &str = "[[forward]]\nlisten = \"@LISTEN@\"\nto = \"@TO@\"\n";
 const TRANSPARENT: &str = "clients = [\"@CLIENTS@\"]\ninterception = \"bpf\"\npin = false\n";
 const HAPROXY: &str = include_str!("../../peers/haproxy.cfg");
@@ -89,6 +91,9 @@ impl Contender {
         let (name, program, transparent, configuration) = match self {
             Contender::Direct => ("direct, without a relay", Program::Direct, true, ""),
             Contender::Plain => ("a plain relay", Program::Plain, false, PLAIN),
+            Contender::PlainTransparent => {
+                ("a plain relay, transparent", Program::Plain, true, PLAIN)
+            }
             Contender::Midspan => ("Midspan, explicit", Program::Midspan, false, EXPLICIT),
             Contender::MidspanTransparent => {
                 ("Midspan, transparent", Program::Midspan, true, TRANSPARENT)
@@ -161,7 +166,7 @@ impl Contender {
     /// Whether the kernel must be told which packets are for its sockets: Midspan does it by itself.
     fn is_transparent_peer(self) -> bool {
         let Kind { transparent, program, .. } = self.kind();
-        transparent && matches!(program, Program::Haproxy | Program::Nginx)
+        transparent && matches!(program, Program::Plain | Program::Haproxy | Program::Nginx)
     }
 
     fn configuration(self, directory: &Path, processors: &[usize]) -> String {

@@ -125,7 +125,7 @@ impl Figure {
     fn is_for(self, contender: Contender) -> bool {
         match contender {
             Contender::Direct => self != Figure::Idle,
-            Contender::Plain => self.service() == Service::Web,
+            Contender::Plain | Contender::PlainTransparent => self.service() == Service::Web,
             _ => true,
         }
     }

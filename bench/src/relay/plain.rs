@@ -1,7 +1,7 @@
 //! A plain relay: a thread for each processor, which reads and writes at once what an event tells of, and
 //! closes both connections as soon as one has ended. No limits, no accounts, no half-close, and what does not go into a
 //! socket at once is lost. What it takes is nearly all the kernel's, for one read and one write a message; less is to be
-//! had by who sends for several at a time.
+//! had by who sends for several at a time. Where it is transparent it connects from the address and port of its client.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where it listens and whom it connects to, an address a line.
+    /// Where it listens and whom it connects to, an address a line, and a line that says `transparent` or nothing.
     #[arg(long)]
     config: PathBuf,
 }
@@ -29,16 +29,16 @@ const LISTENER: u64 = u64::MAX;
 
 /// Runs until it is killed.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let (at, to) = addresses(&options.config)?;
+    let Settings { at, to, transparent } = settings(&options.config)?;
     let allowed = sched_getaffinity(None)?;
     let mut threads = Vec::new();
     for number in (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number)) {
-        let listener = listen(at)?;
+        let listener = listen(at, transparent)?;
         threads.push(std::thread::spawn(move || -> Result<()> {
             let mut own = CpuSet::new();
             own.set(number);
             sched_setaffinity(None, &own)?;
-            relay(&listener, to)
+            relay(&listener, to, transparent)
         }));
     }
     for thread in threads {
@@ -47,19 +47,28 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn addresses(path: &Path) -> Result<(SocketAddr, SocketAddr)> {
+struct Settings {
+    at: SocketAddr,
+    to: SocketAddr,
+    transparent: bool,
+}
+
+fn settings(path: &Path) -> Result<Settings> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    match text.lines().map(str::parse).collect::<Result<Vec<SocketAddr>, _>>()?[..] {
-        [at, to] => Ok((at, to)),
-        _ => bail!("{}: two addresses, each on a line of its own", path.display()),
+    match text.lines().collect::<Vec<_>>()[..] {
+        [at, to, how @ ("" | "transparent")] => {
+            Ok(Settings { at: at.parse()?, to: to.parse()?, transparent: !how.is_empty() })
+        }
+        _ => bail!("{}: two addresses, each on a line of its own, and one more", path.display()),
     }
 }
 
-fn listen(at: SocketAddr) -> io::Result<Socket> {
+fn listen(at: SocketAddr, transparent: bool) -> io::Result<Socket> {
     let socket =
         Socket::new(Domain::for_address(at), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
+    socket.set_ip_transparent_v4(transparent)?;
     socket.bind(&at.into())?;
     socket.listen(4_096)?;
     Ok(socket)
@@ -74,7 +83,7 @@ struct End {
 /// Both connections of a client: `[client, server]`.
 type Pair = [End; 2];
 
-fn relay(listener: &Socket, to: SocketAddr) -> Result<()> {
+fn relay(listener: &Socket, to: SocketAddr, transparent: bool) -> Result<()> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
     let to = SockAddr::from(to);
@@ -88,9 +97,10 @@ fn relay(listener: &Socket, to: SocketAddr) -> Result<()> {
         epoll::wait(&epoll, rustix::buffer::spare_capacity(&mut events), None)?;
         for epoll::Event { flags, data } in events.iter().copied() {
             if data.u64() == LISTENER {
-                while let Ok((client, _)) = listener.accept() {
+                while let Ok((client, from)) = listener.accept() {
                     let place = free.pop().unwrap_or(pairs.len());
-                    let pair = begin(&epoll, client, &to, place)?;
+                    let from = transparent.then_some(&from);
+                    let pair = begin(&epoll, client, from, &to, place)?;
                     match pairs.get_mut(place) {
                         Some(slot) => *slot = Some(pair),
                         None => pairs.push(Some(pair)),
@@ -110,11 +120,23 @@ fn relay(listener: &Socket, to: SocketAddr) -> Result<()> {
     }
 }
 
-fn begin(epoll: &OwnedFd, client: Socket, to: &SockAddr, place: usize) -> Result<Pair> {
+/// Begins to connect for a client, as `from` if that is given.
+fn begin(
+    epoll: &OwnedFd,
+    client: Socket,
+    from: Option<&SockAddr>,
+    to: &SockAddr,
+    place: usize,
+) -> Result<Pair> {
     client.set_nonblocking(true)?;
     client.set_tcp_nodelay(true)?;
     let server = Socket::new(to.domain(), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     server.set_tcp_nodelay(true)?;
+    if let Some(from) = from {
+        server.set_ip_transparent_v4(true)?;
+        server.set_reuse_address(true)?;
+        server.bind(from)?;
+    }
     match server.connect(to) {
         Err(error)
             if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
