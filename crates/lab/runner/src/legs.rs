@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use midspan_assist::now;
 use midspan_scenario::ServiceHost;
 use midspan_scenario::record::{
-    DelayRecord, HeldWatch, LegRecord, SeriesRecord, SeriesWatch, Variant,
+    BusyRecord, DelayRecord, HeldWatch, LegRecord, SeriesRecord, SeriesWatch, Variant,
 };
 use midspan_sys::netns::Netns;
 use midspan_sys::sockdiag::{self, DestroyNotifications, TcpSocket};
@@ -257,5 +257,10 @@ fn record(host: &str, socket: &TcpSocket, variant: Variant) -> Option<LegRecord>
         delivery_rate_bps: info.delivery_rate as f64 * 8.0,
         dsack_dups: info.dsack_dups,
         reord_seen: info.reord_seen,
+        busy: Some(BusyRecord {
+            busy_us: info.busy_time,
+            rwnd_limited_us: info.rwnd_limited,
+            sndbuf_limited_us: info.sndbuf_limited,
+        }),
     })
 }

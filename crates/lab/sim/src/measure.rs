@@ -25,6 +25,7 @@ pub(crate) fn leg(host: Host, peer: Host, endpoint: &Endpoint, variant: Variant)
         delivery_rate_bps: info.delivery_rate.map_or(0.0, |rate| rate.as_bps() as f64),
         dsack_dups: info.dsacks,
         reord_seen: info.reorderings,
+        busy: None,
     }
 }
 

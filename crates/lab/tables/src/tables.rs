@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use midspan_scenario::Direction;
 use midspan_scenario::metric::METRICS;
 use midspan_scenario::record::{
-    DelayRecord, DirectionRecord, LegRecord, LegSeries, Measurement, Outcome, Record, SeriesRecord,
-    TransferRecord, VideoRecord,
+    BusyRecord, DelayRecord, DirectionRecord, LegRecord, LegSeries, Measurement, Outcome, Record,
+    SeriesRecord, TransferRecord, VideoRecord,
 };
 
 use crate::Table;
@@ -135,6 +135,13 @@ fn legs(records: &[Record]) -> Table {
     columns.number("delivery_rate_bps", "bit/s", rate);
     columns.count("dsack_dups", "", count(|leg| leg.dsack_dups.into()));
     columns.count("reord_seen", "", count(|leg| leg.reord_seen.into()));
+    for (name, of) in [
+        ("busy_us", (|busy| busy.busy_us) as fn(BusyRecord) -> u64),
+        ("rwnd_limited_us", |busy| busy.rwnd_limited_us),
+        ("sndbuf_limited_us", |busy| busy.sndbuf_limited_us),
+    ] {
+        columns.count(name, "us", rows.iter().map(|(_, leg)| leg.busy.map(of)));
+    }
     columns
 }
 

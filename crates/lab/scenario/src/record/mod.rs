@@ -17,7 +17,9 @@ mod work;
 pub use assist::{CutRecord, CutWatch, FeedbackRecord};
 pub use held::HeldWatch;
 pub use measurement::{BulkRecord, Measurement, WorkloadRecord};
-pub use network::{DelayRecord, DirectionRecord, LatenessRecord, LegRecord, LinkRecord};
+pub use network::{
+    BusyRecord, DelayRecord, DirectionRecord, LatenessRecord, LegRecord, LinkRecord,
+};
 pub use series::{LegSeries, LinkSeries, SeriesRecord, SeriesWatch};
 pub use work::{PageRecord, PageSample, TransferRecord, VideoRecord};
 

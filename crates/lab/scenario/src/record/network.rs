@@ -33,6 +33,21 @@ pub struct LegRecord {
     pub dsack_dups: u32,
     /// Reordering events seen.
     pub reord_seen: u32,
+    /// What its sender waited for; none where nobody has measured it, as in simulated runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<BusyRecord>,
+}
+
+/// For how long a TCP sender had data that was not acknowledged, over the connection's life, and what it waited for then, in
+/// microseconds: what `ss -i` calls the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BusyRecord {
+    /// In all.
+    pub busy_us: u64,
+    /// For its peer's receive window.
+    pub rwnd_limited_us: u64,
+    /// For room in its send buffer.
+    pub sndbuf_limited_us: u64,
 }
 
 /// What one emulated link reports about itself and about the packets that crossed it.

@@ -134,6 +134,7 @@ mod tests {
             delivery_rate_bps: 1e6,
             dsack_dups: 0,
             reord_seen: 0,
+            busy: None,
         }
     }
 

@@ -40,6 +40,7 @@ fn measured() -> Record {
         delivery_rate_bps: 5.5e8,
         dsack_dups: 0,
         reord_seen: 0,
+        busy: None,
     };
     Record {
         schema: SCHEMA,
