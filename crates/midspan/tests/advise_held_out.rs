@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use midspan_lab::results::Results;
 use midspan_path::{ElementSpec, LateSpec, LossSpec, RateSpec, Unit};
-use midspan_scenario::record::{Backend, Record, Variant};
+use midspan_scenario::record::{Backend, Outcome, Record, Variant, WorkloadRecord};
 use midspan_scenario::summary::{Gain, Summary};
 use midspan_scenario::{
     Buffers, CellSpec, Direction, Host, LegConfig, Relay, Scenario, ServiceHost, Workload,
@@ -42,12 +42,44 @@ struct Cell {
     options: Vec<String>,
     rate: Rate,
     live: Gain,
+    alone: Alone,
+}
+
+/// How many live pairs of a cell, with and without the relay, are as close to the mean of its others as is asked of a
+/// prediction: what a run tells of the next ones.
+#[derive(Clone, Copy)]
+struct Alone {
+    pairs: usize,
+    close: usize,
+}
+
+impl Alone {
+    fn of(records: &[Record], cell: &BTreeMap<String, String>) -> Alone {
+        let mut goodput = BTreeMap::new();
+        for record in records.iter().filter(|record| record.cell == *cell) {
+            if let Outcome::Measured(measurement) = &record.outcome
+                && let WorkloadRecord::Bulk(bulk) = &measurement.workload
+            {
+                goodput.insert((record.repetition, record.variant), bulk.goodput_bps);
+            }
+        }
+        let pair = |(&(repetition, variant), with): (&(u32, Variant), &f64)| {
+            let without = goodput.get(&(repetition, Variant::None))?;
+            (variant == Variant::Midspan).then(|| (with / without).ln())
+        };
+        let gains: Vec<f64> = goodput.iter().filter_map(pair).collect();
+        let others = gains.len().saturating_sub(1) as f64;
+        let sum: f64 = gains.iter().sum();
+        let is_close = |gain: &&f64| ((*gain - (sum - *gain) / others).exp() - 1.0).abs() <= CLOSE;
+        Alone { pairs: gains.len(), close: gains.iter().filter(is_close).count() }
+    }
 }
 
 /// What came of asking.
 struct Row {
     name: String,
     live: Gain,
+    alone: Alone,
     verdict: String,
     gain: f64,
 }
@@ -109,7 +141,8 @@ fn cells() -> Vec<Cell> {
             };
             let labels: Vec<&str> = cell.labels.values().map(String::as_str).collect();
             let name = format!("{}: {}", scenario.name, labels.join(", "));
-            cells.push(Cell { name, options, rate, live });
+            let alone = Alone::of(records, &cell.labels);
+            cells.push(Cell { name, options, rate, live, alone });
         }
     }
     cells
@@ -247,6 +280,7 @@ fn ask(cell: &Cell) -> Row {
     let row = Row {
         name: cell.name.clone(),
         live: cell.live,
+        alone: cell.alone,
         verdict: advice["verdict"].as_str().unwrap().to_owned(),
         gain: advice["gain"]["mean"].as_f64().unwrap(),
     };
@@ -263,7 +297,7 @@ impl Row {
     }
 
     fn line(&self) -> String {
-        let Row { name, live, verdict, gain } = self;
+        let Row { name, live, verdict, gain, .. } = self;
         let spread = format!("{:.2} to {:.2}", live.min, live.max);
         let choice = if self.is_right() { "right" } else { "WRONG" };
         let close = if self.is_close() { "yes" } else { "NO" };
@@ -309,9 +343,13 @@ fn account(rows: &[Row], known: usize) -> String {
     };
     let (drawn, others): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|row| row.name.starts_with(DRAWN));
+    let several = drawn.iter().map(|row| row.alone).filter(|alone| alone.pairs > 1);
+    let (pairs, close) =
+        several.fold((0, 0), |(pairs, close), of| (pairs + of.pairs, close + of.close));
     let (steady, unsteady): (Vec<&Row>, Vec<&Row>) = others.iter().partition(|row| row.is_steady());
     [
         line("paths drawn by chance", &drawn),
+        format!("a live pair of theirs is as close to the mean of its path's others in {close} of {pairs}\n"),
         line(&format!("of {known} cells of other runs"), &others),
         line("of which live runs agree within 25 %", &steady),
         line("of which they do not, or there is one", &unsteady),

@@ -301,6 +301,8 @@ impl Kernel {
         if can {
             let error = if tcp.fin { Failure::BrokenPipe } else { Failure::Reset };
             (tcp.dead, tcp.error, tcp.edge) = (true, Some(error), true);
+            // Who has reset waits for nothing.
+            tcp.in_handshake = false;
         }
         can
     }
