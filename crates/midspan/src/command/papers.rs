@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let docs = root.join("docs");
-    let mut files = vec![(docs.join(PAGE), papers.markdown(DRAWINGS, "../bench/runs"))];
+    let mut files = vec![(docs.join(PAGE), papers.markdown(DRAWINGS, ".."))];
     let drawings = papers.drawings();
     files.extend(drawings.map(|(name, text)| (docs.join(DRAWINGS).join(name), text)));
     let stale = stale(&files, &docs.join(DRAWINGS))?;

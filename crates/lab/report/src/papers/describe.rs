@@ -45,6 +45,9 @@ pub struct Item {
     /// Recorded runs of the experiments that `says` names.
     #[serde(default)]
     pub evidence: Vec<String>,
+    /// What decides what it shows: files and folders of this repository.
+    #[serde(default)]
+    pub code: Vec<String>,
     /// Its drawings.
     #[serde(default)]
     pub chart: Vec<Chart>,

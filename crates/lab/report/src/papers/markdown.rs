@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::claim::{COLUMNS, Row};
 use super::{Agreement, MEANING, Papers, Shown, ShownItem};
 
-pub(super) fn page(all: &Papers, drawings: &str, records: &str) -> String {
+pub(super) fn page(all: &Papers, drawings: &str, root: &str) -> String {
     let mut out = String::from("# The five papers, figure by figure\n\n");
     out.push_str(
         "<!-- Made by `midspan lab papers` from bench/papers and bench/runs; a test holds it to them. -->\n\n",
@@ -45,7 +45,7 @@ pub(super) fn page(all: &Papers, drawings: &str, records: &str) -> String {
             paper.about
         );
         for shown in items {
-            item(&mut out, &paper.short, shown, drawings, records);
+            item(&mut out, &paper.short, shown, drawings, root);
         }
     }
     out.truncate(out.trim_end().len());
@@ -53,7 +53,7 @@ pub(super) fn page(all: &Papers, drawings: &str, records: &str) -> String {
     out
 }
 
-fn item(out: &mut String, paper: &str, shown: &ShownItem, drawings: &str, records: &str) {
+fn item(out: &mut String, paper: &str, shown: &ShownItem, drawings: &str, root: &str) {
     let ShownItem { item, rows, drawings: drawn, agreement } = shown;
     let _ = write!(out, "### {}\n\n", heading(paper, shown));
     let says = if item.says.is_empty() { String::new() } else { format!(" {}", item.says) };
@@ -81,8 +81,13 @@ fn item(out: &mut String, paper: &str, shown: &ShownItem, drawings: &str, record
     }
     if !named.is_empty() {
         let links: Vec<String> =
-            named.iter().map(|run| format!("[{run}]({records}/{run})")).collect();
+            named.iter().map(|run| format!("[{run}]({root}/bench/runs/{run})")).collect();
         let _ = write!(out, "Records: {}\n\n", links.join(", "));
+    }
+    if !item.code.is_empty() {
+        let links: Vec<String> =
+            item.code.iter().map(|path| format!("[{path}]({root}/{path})")).collect();
+        let _ = write!(out, "Code: {}\n\n", links.join(", "));
     }
 }
 

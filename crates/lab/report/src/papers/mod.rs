@@ -88,9 +88,9 @@ impl Papers {
         items.flat_map(|item| &item.evidence).map(String::as_str).collect()
     }
 
-    /// The page as Markdown, whose drawings are in the folder `drawings` beside it and whose records are in `records`.
-    pub fn markdown(&self, drawings: &str, records: &str) -> String {
-        markdown::page(self, drawings, records)
+    /// The page as Markdown, whose drawings are in the folder `drawings` beside it, and this repository in `root`.
+    pub fn markdown(&self, drawings: &str, root: &str) -> String {
+        markdown::page(self, drawings, root)
     }
 
     /// The drawings: a file's name and its text.
@@ -236,7 +236,7 @@ impl Papers {
 /// What the columns mean, for the top of the page.
 const MEANING: [&str; 5] = [
     "*Live* is real kernel TCP over emulated links, *simulated* is virtual time with our own TCP and the same paths. Both are \
-     of recorded runs, which tests make again or hold to their records; the names at the end of each section are their folders.",
+     of recorded runs, which tests make again or hold to their records; the names at the end of each section are their folders, and what decides a figure is linked below them.",
     "A number agrees (✓) if it is within 25 % of the paper's, a change in per cent if it is within 10 points of it. Where a text \
      has words and no number, their sense is given in short with the range or bound that they are read as here: that reading is \
      ours, not the paper's. What is only drawn in the papers, as bars and curves, was not read off.",

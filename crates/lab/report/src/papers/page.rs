@@ -61,6 +61,9 @@ fn item(ShownItem { item, rows, drawings, agreement }: &ShownItem) -> Markup {
         @if !runs.is_empty() {
             p class="caption" { "Records: " (runs.into_iter().collect::<Vec<_>>().join(", ")) }
         }
+        @if !item.code.is_empty() {
+            p class="caption" { "Code: " (item.code.join(", ")) }
+        }
     }
 }
 
