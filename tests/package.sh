@@ -153,11 +153,11 @@ in_namespaces() {
 # A root that has nothing but Debian 12 and systemd, unpacked into the folder.
 clean_root() {
     kept=$tools/debian-root.tar
-    if [ ! -e "$kept" ]; then
+    if [ ! -f "$kept" ]; then
         mmdebstrap=$(command -v mmdebstrap) || mmdebstrap=$(debian_program mmdebstrap usr/bin/mmdebstrap) ||
             skip "no mmdebstrap"
         # libelf1 and zlib1g so that packages install without a network.
-        perl "$mmdebstrap" --quiet --mode=root --variant=apt \
+        perl "$mmdebstrap" --quiet --mode=root --variant=apt --format=tar \
             --include=systemd,systemd-sysv,dbus,nftables,iproute2,curl,iperf3,kmod,procps,libelf1,zlib1g \
             bookworm "$kept.new" http://deb.debian.org/debian >&2 || skip "no Debian is to be had"
         mv "$kept.new" "$kept"
