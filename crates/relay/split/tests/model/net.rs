@@ -27,6 +27,8 @@ pub(crate) struct Connections {
     /// Whether the server is asked at all.
     pub(crate) is_asked: bool,
     pub(crate) connected: bool,
+    /// When it was, if it was.
+    pub(crate) connected_at: Time,
     pub(crate) attempt: Attempt,
 }
 
@@ -135,7 +137,7 @@ impl Host for Net {
 
     fn connected(&mut self, _: Key, flow: &mut Connections) -> Result<(), Option<Failure>> {
         assert!(!flow.connected && flow.kernel.tcp.server.connected, "there is nobody");
-        flow.connected = true;
+        (flow.connected, flow.connected_at) = (true, self.now);
         Ok(())
     }
 
