@@ -25,6 +25,7 @@ fn main() -> Result<()> {
             "GENERATIONS",
             "FAMILIES",
             "FIRST_WINDOW_SET",
+            "MARKED_SERVERS",
             "MOST_FIRST_WINDOW",
             "PROCESSORS",
             "WORKERS",

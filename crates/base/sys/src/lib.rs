@@ -17,6 +17,7 @@ pub mod pidns;
 pub mod process;
 pub mod ring;
 pub mod ruleset;
+pub mod shared;
 pub mod sockdiag;
 pub mod socket;
 pub mod sysctl;

@@ -150,6 +150,23 @@ static __always_inline struct flow *begin(struct packet *packet, const struct co
 	return begun;
 }
 
+/* The place of a server among those that are looked at for code points; others may have it too. */
+static __always_inline __u32 place_of(const struct address *server)
+{
+	__u32 all = server->word[0] ^ server->word[1] ^ server->word[2] ^ server->word[3];
+
+	return (all ^ all >> 16) % MARKED_SERVERS;
+}
+
+static __always_inline void note_marking(const struct address *server)
+{
+	__u32 zero = 0;
+	struct marked_servers *servers = bpf_map_lookup_elem(&marked_servers, &zero);
+
+	if (servers)
+		servers->marked[place_of(server)] = 1;
+}
+
 /* The server has answered a SYN, and the answer has come by here. */
 static __always_inline void answered(const struct connection *connection, struct syn_record *syn,
 				     const struct packet *packet, __u64 now)
@@ -159,6 +176,8 @@ static __always_inline void answered(const struct connection *connection, struct
 		syn->answer = packet->sequence;
 		syn->answered = packet->acknowledgement;
 		syn->answer_dscp = packet->dscp;
+		if (packet->dscp)
+			note_marking(&connection->server);
 		syn->stage = ANSWERED;
 	}
 	if (syn->verdict == PASS_ASYMMETRIC) {

@@ -43,6 +43,9 @@
 /* Clients of which it is known how late what they send comes. */
 #define LATENESSES 16384
 
+/* Places of servers of which some have answered with a code point. */
+#define MARKED_SERVERS 4096
+
 /* An IP address; IPv4 as IPv4-mapped IPv6 (RFC 4291, 2.5.5.2). */
 struct address {
 	__be32 word[4];

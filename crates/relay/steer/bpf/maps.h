@@ -170,6 +170,20 @@ struct {
 	__type(value, __u64);
 } answering SEC(".maps");
 
+/* Which servers have ever answered with a code point (see `place_of`), a byte each: user space looks at them without a system
+ * call, and only asks for the code point of those. */
+struct marked_servers {
+	__u8 marked[MARKED_SERVERS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct marked_servers);
+} marked_servers SEC(".maps");
+
 /* The leg that a datagram in fragments is of. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

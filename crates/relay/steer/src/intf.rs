@@ -119,6 +119,12 @@ pub(crate) fn route_of(server: IpAddr) -> address {
     })
 }
 
+/// The place of a server among [`MARKED_SERVERS`]. As `place_of` of the program.
+pub(crate) fn place_of(server: IpAddr) -> usize {
+    let all = address::from(server).word.iter().fold(0, |all, word| all ^ word.0);
+    (all ^ all >> 16) as usize % MARKED_SERVERS as usize
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

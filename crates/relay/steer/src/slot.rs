@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use midspan_observe::subscriber;
 use midspan_sys::clock::monotonic;
+use midspan_sys::shared::SharedBytes;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::WORKERS;
@@ -23,6 +24,7 @@ pub struct WorkerSlot {
     pub(crate) routes: MapHandle,
     pub(crate) syn_records: MapHandle,
     pub(crate) answering: MapHandle,
+    pub(crate) marked_servers: SharedBytes,
     pub(crate) index: u32,
 }
 
@@ -100,11 +102,15 @@ impl WorkerSlot {
 }
 
 impl WorkerSlot {
-    /// The code point of the packet by which a server has answered; none if that is not known any more.
+    /// The code point of the packet by which a server has answered; none if that is not known any more. It takes a system
+    /// call only for servers that have ever had one, and a few others.
     ///
     /// # Errors
     /// When the kernel refuses, which it has no reason to.
     pub fn answer_dscp(&self, client: SocketAddr, server: SocketAddr) -> io::Result<Option<u8>> {
+        if self.marked_servers.get(intf::place_of(server.ip())) == Some(0) {
+            return Ok(Some(0));
+        }
         let found = self.syn_record(&intf::connection::new(client, server))?;
         Ok(found.map(|record| record.answer_dscp))
     }

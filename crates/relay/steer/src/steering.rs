@@ -13,6 +13,7 @@ use libbpf_rs::{
     set_print,
 };
 use midspan_sys::netns::Netns;
+use midspan_sys::shared::SharedBytes;
 use midspan_sys::sysctl;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -219,6 +220,11 @@ impl Steering {
             routes: self.map("routes")?,
             syn_records: self.map("syn_records")?,
             answering: self.map("answering")?,
+            marked_servers: SharedBytes::of(
+                self.map("marked_servers")?.as_fd(),
+                intf::MARKED_SERVERS as usize,
+            )
+            .map_err(|error| Error::Map { map: "marked_servers", error })?,
             index,
         })
     }
