@@ -28,6 +28,10 @@ pub(super) enum Contender {
     Plain,
     /// The same, which intercepts (TPROXY) and connects as the client.
     PlainTransparent,
+    /// A plain relay that splices, connected to.
+    PlainSplicing,
+    /// The same, which intercepts (TPROXY) and connects as the client.
+    PlainSplicingTransparent,
     /// Midspan, connected to.
     Midspan,
     /// Midspan, which intercepts.
@@ -77,7 +81,8 @@ struct Kind {
     configuration: &'static str,
 }
 
-const PLAIN: &str = "@LISTEN@\n@TO@\n@TRANSPARENT@\n";
+const PLAIN: &str = "@LISTEN@\n@TO@\n@TRANSPARENT@\n\n";
+const PLAIN_SPLICING: &str = "@LISTEN@\n@TO@\n@TRANSPARENT@\nsplicing\n";
 const EXPLICIT: &str = "[[forward]]\nlisten = \"@LISTEN@\"\nto = \"@TO@\"\n";
 const TRANSPARENT: &str = "clients = [\"@CLIENTS@\"]\ninterception = \"bpf\"\npin = false\n";
 const HAPROXY: &str = include_str!("../../peers/haproxy.cfg");
@@ -93,6 +98,12 @@ impl Contender {
             Contender::Plain => ("a plain relay", Program::Plain, false, PLAIN),
             Contender::PlainTransparent => {
                 ("a plain relay, transparent", Program::Plain, true, PLAIN)
+            }
+            Contender::PlainSplicing => {
+                ("a plain relay, splicing", Program::Plain, false, PLAIN_SPLICING)
+            }
+            Contender::PlainSplicingTransparent => {
+                ("a plain relay, splicing, transparent", Program::Plain, true, PLAIN_SPLICING)
             }
             Contender::Midspan => ("Midspan, explicit", Program::Midspan, false, EXPLICIT),
             Contender::MidspanTransparent => {

@@ -121,11 +121,15 @@ impl Figure {
         }
     }
 
-    /// Without a relay there is no memory of one, and the plain one loses what does not go into a socket at once.
+    /// Without a relay there is no memory of one; of the plain ones, one loses what does not go into a socket at once, and one has
+    /// two threads a connection.
     fn is_for(self, contender: Contender) -> bool {
         match contender {
             Contender::Direct => self != Figure::Idle,
             Contender::Plain | Contender::PlainTransparent => self.service() == Service::Web,
+            Contender::PlainSplicing | Contender::PlainSplicingTransparent => {
+                self.service() == Service::Iperf
+            }
             _ => true,
         }
     }

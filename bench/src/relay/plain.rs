@@ -2,6 +2,9 @@
 //! closes both connections as soon as one has ended. No limits, no accounts, no half-close, and what does not go into a
 //! socket at once is lost. What it takes is nearly all the kernel's, for one read and one write a message; less is to be
 //! had by who sends for several at a time. Where it is transparent it connects from the address and port of its client.
+//!
+//! For downloads there is one that splices: it has a thread and a pipe for each direction of each connection, and moves what
+//! there is, whatever it is, from the one socket to the other until it ends. It loses nothing, and nothing is copied.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -17,7 +20,8 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where it listens and whom it connects to, an address a line, and a line that says `transparent` or nothing.
+    /// Where it listens and whom it connects to, an address a line, a line that says `transparent` or nothing, and one that says
+    /// `splicing` or nothing.
     #[arg(long)]
     config: PathBuf,
 }
@@ -29,7 +33,10 @@ const LISTENER: u64 = u64::MAX;
 
 /// Runs until it is killed.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Settings { at, to, transparent } = settings(&options.config)?;
+    let Settings { at, to, transparent, splicing } = settings(&options.config)?;
+    if splicing {
+        return splicing::relay(&listen(at, transparent)?, to, transparent);
+    }
     let allowed = sched_getaffinity(None)?;
     let mut threads = Vec::new();
     for number in (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number)) {
@@ -51,15 +58,71 @@ struct Settings {
     at: SocketAddr,
     to: SocketAddr,
     transparent: bool,
+    splicing: bool,
 }
 
 fn settings(path: &Path) -> Result<Settings> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     match text.lines().collect::<Vec<_>>()[..] {
-        [at, to, how @ ("" | "transparent")] => {
-            Ok(Settings { at: at.parse()?, to: to.parse()?, transparent: !how.is_empty() })
+        [at, to, source @ ("" | "transparent"), how @ ("" | "splicing")] => Ok(Settings {
+            at: at.parse()?,
+            to: to.parse()?,
+            transparent: !source.is_empty(),
+            splicing: !how.is_empty(),
+        }),
+        _ => bail!("{}: two addresses, each on a line of its own, and two more", path.display()),
+    }
+}
+
+/// The one that splices.
+mod splicing {
+    use std::io;
+    use std::net::SocketAddr;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::sync::Arc;
+    use std::thread;
+
+    use anyhow::Result;
+    use rustix::net::{Shutdown, shutdown};
+    use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+    use socket2::Socket;
+
+    /// As much as a pipe holds where nobody has raised the limit (fs.pipe-max-size).
+    const PIPE: usize = 1 << 20;
+
+    pub(super) fn relay(listener: &Socket, to: SocketAddr, transparent: bool) -> Result<()> {
+        listener.set_nonblocking(false)?;
+        loop {
+            let (client, from) = listener.accept()?;
+            let server = super::server(&to.into(), transparent.then_some(&from))?;
+            server.set_nonblocking(false)?;
+            server.connect(&to.into())?;
+            for socket in [&client, &server] {
+                socket.set_tcp_nodelay(true)?;
+            }
+            let pair = Arc::new([client, server]);
+            for from in [0, 1] {
+                let pair = pair.clone();
+                // A connection that fails ends, and nothing else.
+                thread::spawn(move || carry(pair[from].as_fd(), pair[1 - from].as_fd()));
+            }
         }
-        _ => bail!("{}: two addresses, each on a line of its own, and one more", path.display()),
+    }
+
+    /// Moves what comes until it ends, and then says so.
+    fn carry(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
+        let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
+        fcntl_setpipe_size(&into, PIPE)?;
+        let flags = SpliceFlags::MOVE;
+        loop {
+            let mut held = splice(from, None, &into, None, PIPE, flags)?;
+            if held == 0 {
+                return Ok(shutdown(to, Shutdown::Write)?);
+            }
+            while held > 0 {
+                held -= splice(&out, None, to, None, held, flags)?;
+            }
+        }
     }
 }
 
@@ -120,6 +183,18 @@ fn relay(listener: &Socket, to: SocketAddr, transparent: bool) -> Result<()> {
     }
 }
 
+/// A socket to connect to a server with, as `from` if that is given.
+fn server(to: &SockAddr, from: Option<&SockAddr>) -> io::Result<Socket> {
+    let server = Socket::new(to.domain(), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    server.set_tcp_nodelay(true)?;
+    if let Some(from) = from {
+        server.set_ip_transparent_v4(true)?;
+        server.set_reuse_address(true)?;
+        server.bind(from)?;
+    }
+    Ok(server)
+}
+
 /// Begins to connect for a client, as `from` if that is given.
 fn begin(
     epoll: &OwnedFd,
@@ -130,13 +205,7 @@ fn begin(
 ) -> Result<Pair> {
     client.set_nonblocking(true)?;
     client.set_tcp_nodelay(true)?;
-    let server = Socket::new(to.domain(), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    server.set_tcp_nodelay(true)?;
-    if let Some(from) = from {
-        server.set_ip_transparent_v4(true)?;
-        server.set_reuse_address(true)?;
-        server.bind(from)?;
-    }
+    let server = server(to, from)?;
     match server.connect(to) {
         Err(error)
             if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
