@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use midspan_scenario::Stats;
 use midspan_scenario::record::{
-    BulkRecord, DirectionRecord, LegRecord, LinkRecord, Measurement, Outcome, Record,
+    BulkRecord, BusyRecord, DirectionRecord, LegRecord, LinkRecord, Measurement, Outcome, Record,
     TransferRecord,
 };
 
@@ -163,11 +163,24 @@ fn counted(number: u64) -> Markup {
     html! { td data-by=(number) { (count(number)) } }
 }
 
+/// What a leg's sender was busy with, and what it waited for.
+const BUSY: [(&str, fn(&BusyRecord) -> u64); 3] = [
+    ("sending", |busy| busy.busy_us),
+    ("waiting for the window", |busy| busy.rwnd_limited_us),
+    ("for its buffer", |busy| busy.sndbuf_limited_us),
+];
+
 fn leg_table(legs: &[(&Record, &LegRecord)]) -> Markup {
+    let mut columns = vec![
+        "<variant", "run", "<host", "<leg", "<control", "RTT", "least RTT", "cwnd", "retransmits",
+        "D-SACKs", "reorderings", "acknowledged", "received", "rate, Mbit/s",
+    ];
+    // Only live runs know it.
+    let busy = if legs.iter().any(|(_, leg)| leg.busy.is_some()) { &BUSY[..] } else { &[] };
+    columns.extend(busy.iter().map(|(name, _)| *name));
     html! {
         div class="scroll" { table class="sortable" {
-            (heads(&["<variant", "run", "<host", "<leg", "<control", "RTT", "least RTT", "cwnd", "retransmits", "D-SACKs",
-                "reorderings", "acknowledged", "received", "rate, Mbit/s"]))
+            (heads(&columns))
             tbody { @for (record, leg) in legs { tr {
                 (run_of(record))
                 td class="text" { (leg.host) }
@@ -177,6 +190,7 @@ fn leg_table(legs: &[(&Record, &LegRecord)]) -> Markup {
                 @for number in [leg.cwnd, leg.retransmits, leg.dsack_dups, leg.reord_seen] { (counted(number.into())) }
                 @for size in [leg.bytes_acked, leg.bytes_received] { td data-by=(size) { (bytes(size as f64)) } }
                 td { (Quantity::Rate.digits(leg.delivery_rate_bps)) }
+                @for (_, of) in busy { (time_or_none(leg.busy.as_ref().map(|busy| of(busy) as f64 / 1e6))) }
             } } }
         } }
     }

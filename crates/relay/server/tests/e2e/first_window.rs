@@ -22,10 +22,10 @@ const PATIENT: &str = "[client_leg]\nrto_min = \"20 s\"\n";
 /// More than any window here.
 const ANSWER: usize = 100_000;
 
-/// The relay's socket of a client's connection from this port.
-fn client_leg(world: &World, port: u16) -> TcpSocket {
+/// The relay's socket of a client's connection from there: its server may have the same port.
+fn client_leg(world: &World, client: SocketAddr) -> TcpSocket {
     let sockets = world.relay.run(tcp_sockets).unwrap().unwrap();
-    sockets.into_iter().find(|socket| socket.remote.port() == port).unwrap()
+    sockets.into_iter().find(|socket| socket.remote == client).unwrap()
 }
 
 /// Has the client of this port acknowledge nothing any more, as if the way there was long.
@@ -42,11 +42,11 @@ fn hush(client: &Netns, port: u16) {
 fn first_flight(world: &World, listener: &TcpListener, address: SocketAddr) -> u32 {
     let near = world.connect(address).unwrap();
     let (mut far, _) = listener.accept().unwrap();
-    let port = near.local_addr().unwrap().port();
-    hush(&world.client, port);
+    let from = near.local_addr().unwrap();
+    hush(&world.client, from.port());
     far.write_all(&[7; ANSWER]).unwrap();
     loop {
-        let info = client_leg(world, port).info;
+        let info = client_leg(world, from).info;
         if info.unacked >= info.snd_cwnd {
             return info.snd_cwnd;
         }
@@ -202,6 +202,6 @@ fn the_least_timeout_is_that_of_the_client_leg_alone() {
     world.relay.run(|| sysctl::set(RTO_MIN, "300000")).unwrap().unwrap();
     let Some(_relay) = start(&world, "") else { return };
     let (near, _far) = world.pair(SERVER[0]);
-    let rto = client_leg(&world, near.local_addr().unwrap().port()).info.rto;
+    let rto = client_leg(&world, near.local_addr().unwrap()).info.rto;
     assert!((300_000..1_000_000).contains(&rto), "{rto}");
 }
