@@ -33,8 +33,6 @@ const DRAWN: &str = "radio-drawn: ";
 const SAMPLE: usize = 24;
 /// What is simulated in a moment.
 const QUICK: Rate = Rate::from_bps(30_000_000);
-/// How many seeds: the fewest, as there are many cells.
-const SEEDS: &str = "6";
 
 /// A cell that was measured live, with and without the relay.
 struct Cell {
@@ -267,12 +265,8 @@ impl Leading {
 }
 
 fn ask(cell: &Cell) -> Row {
-    let output = common::midspan()
-        .arg("advise")
-        .args(&cell.options)
-        .args(["--seeds", SEEDS, "--json"])
-        .output()
-        .unwrap();
+    let output =
+        common::midspan().arg("advise").args(&cell.options).arg("--json").output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {:?}: {error}", cell.name, cell.options);
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -163,8 +163,11 @@ fn counted(number: u64) -> Markup {
     html! { td data-by=(number) { (count(number)) } }
 }
 
+/// A column's heading, and its times in microseconds.
+type Times = (&'static str, fn(&BusyRecord) -> u64);
+
 /// What a leg's sender was busy with, and what it waited for.
-const BUSY: [(&str, fn(&BusyRecord) -> u64); 3] = [
+const BUSY: [Times; 3] = [
     ("sending", |busy| busy.busy_us),
     ("waiting for the window", |busy| busy.rwnd_limited_us),
     ("for its buffer", |busy| busy.sndbuf_limited_us),
@@ -172,8 +175,20 @@ const BUSY: [(&str, fn(&BusyRecord) -> u64); 3] = [
 
 fn leg_table(legs: &[(&Record, &LegRecord)]) -> Markup {
     let mut columns = vec![
-        "<variant", "run", "<host", "<leg", "<control", "RTT", "least RTT", "cwnd", "retransmits",
-        "D-SACKs", "reorderings", "acknowledged", "received", "rate, Mbit/s",
+        "<variant",
+        "run",
+        "<host",
+        "<leg",
+        "<control",
+        "RTT",
+        "least RTT",
+        "cwnd",
+        "retransmits",
+        "D-SACKs",
+        "reorderings",
+        "acknowledged",
+        "received",
+        "rate, Mbit/s",
     ];
     // Only live runs know it.
     let busy = if legs.iter().any(|(_, leg)| leg.busy.is_some()) { &BUSY[..] } else { &[] };
