@@ -4,7 +4,7 @@ mod fixture;
 
 use midspan_report::gain::{self, Effect, Hour, Judgement};
 use midspan_report::{Report, compare};
-use midspan_scenario::record::{Outcome, Record, Variant};
+use midspan_scenario::record::{BusyRecord, Outcome, Record, Variant};
 use midspan_scenario::reference;
 use midspan_scenario::summary::Summary;
 
@@ -87,6 +87,20 @@ fn every_run_is_there_even_when_it_was_repeated() {
     assert!(page.contains("emulator p99 lateness 240 us, limit 100 us"));
     assert!(page.contains("9 of 10 runs measured"));
     assert!(page.contains("18 measured of 18 planned"), "the repeated run counts once");
+}
+
+#[test]
+fn legs_say_what_they_waited_for_where_it_is_known() {
+    let scenario = fixture::scenario(fixture::DEMO);
+    let mut records = fixture::records(&scenario);
+    assert!(!page(fixture::DEMO, &records).contains("waiting for the window"), "nobody knows it");
+    let Outcome::Measured(measured) = &mut records[0].outcome else { panic!("not measured") };
+    measured.legs[0].busy =
+        Some(BusyRecord { busy_us: 12_345_000, rwnd_limited_us: 5_040_000, sndbuf_limited_us: 0 });
+    let page = page(fixture::DEMO, &records);
+    assert_eq!(page.matches("waiting for the window").count(), 1, "a column of one cell's table");
+    let times = |row: &str| row.contains(">12.3 s<") && row.contains(">5.04 s<");
+    assert_eq!(page.split("<tr>").filter(|row| times(row)).count(), 1);
 }
 
 #[test]
