@@ -126,7 +126,9 @@ impl Figure {
     fn is_for(self, contender: Contender) -> bool {
         match contender {
             Contender::Direct => self != Figure::Idle,
-            Contender::Plain | Contender::PlainTransparent => self.service() == Service::Web,
+            Contender::Plain | Contender::PlainTransparent => {
+                !matches!(self, Figure::Bulk1 | Figure::Bulk16 | Figure::Idle)
+            }
             Contender::PlainSplicing | Contender::PlainSplicingTransparent => {
                 self.service() == Service::Iperf
             }

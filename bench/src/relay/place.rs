@@ -44,15 +44,20 @@ impl Place {
         }
     }
 
+    /// The ends' processors.
+    pub(super) fn ends(self) -> Result<Vec<usize>> {
+        let relays = self.relays()?;
+        Ok(match self {
+            Place::Apart => {
+                allowed()?.into_iter().filter(|number| !relays.contains(number)).collect()
+            }
+            Place::Together | Place::Sessions => relays,
+        })
+    }
+
     /// Does what starts an end. Its processes inherit the processors.
     pub(super) fn of_ends<T: Send>(self, start: impl FnOnce() -> T + Send) -> Result<T> {
-        let relays = self.relays()?;
-        match self {
-            Place::Apart => {
-                on(allowed()?.into_iter().filter(|number| !relays.contains(number)), start)
-            }
-            Place::Together | Place::Sessions => on(relays.into_iter(), start),
-        }
+        on(self.ends()?.into_iter(), start)
     }
 
     /// Does what starts the relay.
