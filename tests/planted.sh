@@ -53,8 +53,6 @@ plant "the last bytes are not looked after" worker.rs 'self.start(Timer::Drain, 
 plant "what is still stays" worker.rs 'self.end_idle_flows(now, host);' ''
 plant "a turn is forgotten" worker.rs 'Action::Turn => self.enqueue(key),' 'Action::Turn => {}'
 plant "who waits for a buffer is forgotten" worker.rs 'self.wake_waiting(host);' ''
-plant "a server is not told of its connection" worker.rs 'self.end_handshakes(now, host);' ''
-plant "a server is told of its connection when all is quiet" worker.rs '(now >= until || !waits)' '!waits'
 plant "nobody says when to call again" worker.rs '.chain(idle_sweep)' ''
 plant "a server that is silent keeps its client's port" deferred_accept.rs 'drop(connection);
             self.by_ends' 'self.by_ends'

@@ -178,8 +178,8 @@ pub struct Pump {
     directions: PerLeg<Direction>,
     idle: IdleTracker,
     linger: Linger,
-    /// The server has answered, and nothing has gone to it since: it does not know yet that the connection is there.
-    owes_handshake: bool,
+    /// The server has answered, and no turn was since.
+    has_just_connected: bool,
 }
 
 /// What is known of a leg's connection.
@@ -223,7 +223,7 @@ impl Pump {
             directions: PerLeg { client: direction(ahead.client), server: direction(ahead.server) },
             idle: IdleTracker::new(),
             linger: Linger::default(),
-            owes_handshake: false,
+            has_just_connected: false,
         }
     }
 
@@ -273,7 +273,7 @@ impl Pump {
 
     fn connected(&mut self) {
         self.flow.connected();
-        self.owes_handshake = true;
+        self.has_just_connected = true;
     }
 
     /// A leg's connection has failed; `error` is what was taken from it, which tells it once.
@@ -324,6 +324,7 @@ impl Pump {
     /// Does what can be done now, up to about `most` bytes in each direction.
     pub fn turn(&mut self, now: Time, most: u64, legs: &mut impl Legs) -> Action {
         let mut action = Action::Wait;
+        let sent = self.flow.total_sent(Leg::Server);
         for from in Leg::BOTH {
             if self.flow.disposition() != Disposition::Continue {
                 break;
@@ -338,15 +339,12 @@ impl Pump {
         for to in Leg::BOTH {
             self.end(to, legs);
         }
-        self.action(action)
-    }
-
-    /// Sends the last segment of the server's handshake, if nothing has gone with it since the server has answered. To be
-    /// called soon after: some servers speak first. Where it waits for the client's bytes it is a packet less.
-    pub fn end_handshake(&mut self, legs: &mut impl Legs) {
-        if std::mem::take(&mut self.owes_handshake) && self.flow.lost() != Some(Leg::Server) {
+        // A packet less for most connections: those whose client was not waited for by its server.
+        let carries = self.flow.total_sent(Leg::Server) > sent || self.is_posted(Leg::Server);
+        if std::mem::take(&mut self.has_just_connected) && !carries {
             legs.end_handshake(Leg::Server);
         }
+        self.action(action)
     }
 
     /// What the flow wants, which is this as long as it goes on.
@@ -509,7 +507,6 @@ impl Pump {
             Write::Some { bytes, full } => {
                 self.flow.sent(to, bytes);
                 self.ends[to].writable = !full;
-                self.owes_handshake &= to == Leg::Client;
             }
             Write::Posted => self.directions[to.other()].posted = true,
             Write::Failed(error) => self.lose(to, Some(error), legs),
@@ -539,10 +536,7 @@ impl Pump {
             // It takes an event to know better.
             self.ends[to].changed = false;
             match legs.shutdown(to) {
-                Ok(()) => {
-                    self.flow.finished(to);
-                    self.owes_handshake &= to == Leg::Client;
-                }
+                Ok(()) => self.flow.finished(to),
                 // The error is left for who reads to find, which an event tells to do.
                 Err(_) => self.lose(to, None, legs),
             }

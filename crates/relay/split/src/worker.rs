@@ -27,8 +27,6 @@ const PORT_RETRY: Span = Span::from_millis(1);
 const PORT_RETRIES: Span = Span::from_secs(2);
 /// How often a flow is looked at that waits for its last bytes to be acknowledged.
 const DRAIN_LOOK: Span = Span::from_millis(10);
-/// How long a server that has answered waits at most, where there is more to do, to be told that the connection is there.
-const HANDSHAKE: Span = Span::from_millis(1);
 /// Slots looked at in one go for flows that have been idle for too long.
 const IDLE_SWEEP: usize = 1024;
 
@@ -189,10 +187,6 @@ pub struct Worker<H: Host> {
     queue: VecDeque<Key>,
     /// Flows that wait for a buffer, first come first served.
     waiting: VecDeque<Key>,
-    /// Flows whose server has answered, and until when it may wait to be told that the connection is there.
-    handshakes: VecDeque<(Key, Time)>,
-    /// Whether anything has happened since flows had their turns.
-    hears: bool,
     timers: Timers,
     idle_sweep: Option<IdleSweep>,
 }
@@ -224,8 +218,6 @@ impl<H: Host> Worker<H> {
             flows: Slab::new(),
             queue: VecDeque::new(),
             waiting: VecDeque::new(),
-            handshakes: VecDeque::new(),
-            hears: false,
             timers: Timers::default(),
             idle_sweep: IdleSweep::new(&rules.idle_timeouts, now),
         }
@@ -313,7 +305,6 @@ impl<H: Host> Worker<H> {
                 return Err(error);
             }
         };
-        self.hears = true;
         self.await_answer(key, now);
         if how == Opened::PortInUse {
             self.start(Timer::Port, now + PORT_RETRY, key);
@@ -326,14 +317,12 @@ impl<H: Host> Worker<H> {
     /// Takes in what has become of a flow's leg. Without effect if the flow has ended.
     pub fn event(&mut self, key: Key, leg: Leg, what: Readiness, now: Time, host: &mut H) {
         let Some(entry) = self.flows.get_mut(key) else { return };
-        self.hears = true;
         let outcome = entry.pump.event(leg, what, &mut host.legs(key, &mut entry.host));
         match outcome {
             Outcome::Work => {}
             Outcome::Connected => {
                 entry.armed.stop(Timer::Connect);
                 entry.armed.stop(Timer::Silence);
-                self.handshakes.push_back((key, now + HANDSHAKE));
                 if let Err(failure) = host.connected(key, &mut entry.host) {
                     let mut legs = host.legs(key, &mut entry.host);
                     entry.pump.lose(Leg::Server, failure, &mut legs);
@@ -395,26 +384,11 @@ impl<H: Host> Worker<H> {
         }
         self.send(now, host);
         self.wake_waiting(host);
-        self.end_handshakes(now, host);
-    }
-
-    /// Tells servers that have answered that the connection is there. That goes with the client's first bytes if these come
-    /// while there is more to do.
-    fn end_handshakes(&mut self, now: Time, host: &mut H) {
-        let waits = std::mem::take(&mut self.hears) || !self.queue.is_empty();
-        while let Some(&(key, until)) = self.handshakes.front()
-            && (now >= until || !waits)
-        {
-            self.handshakes.pop_front();
-            if let Some(entry) = self.flows.get_mut(key) {
-                entry.pump.end_handshake(&mut host.legs(key, &mut entry.host));
-            }
-        }
     }
 
     /// When to call again if nothing happens before, and why; none if there is nothing to wait for.
     pub fn poll_timeout(&mut self, now: Time) -> Option<(Time, Reason)> {
-        if !self.queue.is_empty() || !self.handshakes.is_empty() {
+        if !self.queue.is_empty() {
             return Some((now, Reason::Work));
         }
         let timer = self.timers.next(|key| Some(&self.flows.get(key)?.armed));

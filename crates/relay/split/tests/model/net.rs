@@ -27,8 +27,6 @@ pub(crate) struct Connections {
     /// Whether the server is asked at all.
     pub(crate) is_asked: bool,
     pub(crate) connected: bool,
-    /// When it was, if it was.
-    pub(crate) connected_at: Time,
     pub(crate) attempt: Attempt,
 }
 
@@ -137,7 +135,7 @@ impl Host for Net {
 
     fn connected(&mut self, _: Key, flow: &mut Connections) -> Result<(), Option<Failure>> {
         assert!(!flow.connected && flow.kernel.tcp.server.connected, "there is nobody");
-        (flow.connected, flow.connected_at) = (true, self.now);
+        flow.connected = true;
         Ok(())
     }
 

@@ -143,12 +143,13 @@ impl Model {
                 }
             }
             self.mask();
-            if self.over.is_none() {
-                self.pump.end_handshake(&mut self.kernel);
-            }
+            let server = &self.kernel.tcp.server;
             let is_known = !self.pump.flow().is_connecting() && self.over.is_none();
             assert!(
-                !is_known || !self.kernel.tcp.server.in_handshake,
+                !is_known
+                    || self.pump.is_posted(Leg::Server)
+                    || self.queued
+                    || !server.in_handshake,
                 "the server waits for the end of the handshake"
             );
         }
