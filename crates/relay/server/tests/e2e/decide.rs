@@ -32,7 +32,30 @@ struct Net {
     services: u8,
     groups: u8,
     harms: Arc<AtomicBool>,
+    exploring: Arc<Exploring>,
     port: u16,
+}
+
+/// What it has cost to find out, by the servers' clocks: how much longer connections took than the better way of their
+/// service would have, and how long they would have taken by that. Both in us.
+#[derive(Default)]
+struct Exploring {
+    longer: AtomicU64,
+    best: AtomicU64,
+}
+
+impl Exploring {
+    fn served(&self, took: Duration, best: Duration) {
+        let us = |time: Duration| time.as_micros() as u64;
+        self.longer.fetch_add(us(took) - us(best), Ordering::Relaxed);
+        self.best.fetch_add(us(best), Ordering::Relaxed);
+    }
+
+    /// What it was since it was last asked, as a share of the time of all connections at best.
+    fn cost(&self) -> f64 {
+        let taken = |count: &AtomicU64| count.swap(0, Ordering::Relaxed) as f64;
+        taken(&self.longer) / taken(&self.best)
+    }
 }
 
 const HARMED: u8 = 3;
@@ -71,17 +94,19 @@ impl Net {
         };
         world.relay.run(ways).unwrap().unwrap();
         let harms = Arc::new(AtomicBool::new(false));
+        let exploring = Arc::new(Exploring::default());
         let listener = world.server.run(|| TcpListener::bind("0.0.0.0:0")).unwrap().unwrap();
         let port = listener.local_addr().unwrap().port();
         for _ in 0..2 * THREADS {
-            let (listener, harms) = (listener.try_clone().unwrap(), harms.clone());
+            let listener = listener.try_clone().unwrap();
+            let (harms, exploring) = (harms.clone(), exploring.clone());
             thread::spawn(move || {
                 while let Ok((stream, _)) = listener.accept() {
-                    let _ = serve(stream, &harms);
+                    let _ = serve(stream, &harms, &exploring);
                 }
             });
         }
-        Some(Net { world: Arc::new(world), services, groups, harms, port })
+        Some(Net { world: Arc::new(world), services, groups, harms, exploring, port })
     }
 }
 
@@ -89,16 +114,15 @@ fn client(group: u8, subscriber: u8) -> IpAddr {
     Ipv4Addr::new(10, 100, group, subscriber).into()
 }
 
-fn serve(mut stream: TcpStream, harms: &AtomicBool) -> io::Result<()> {
+fn serve(mut stream: TcpStream, harms: &AtomicBool, exploring: &Exploring) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     stream.read_exact(&mut [0; 16])?;
     let by_relay = SockRef::from(&stream).tcp_mss()? <= 1200;
     let is_harmed = stream.local_addr()?.ip() == service(HARMED) && harms.load(Ordering::Relaxed);
-    thread::sleep(match (by_relay, is_harmed) {
-        (false, _) => STRAIGHT,
-        (true, false) => BY_RELAY,
-        (true, true) => HARM,
-    });
+    let by_relay_takes = if is_harmed { HARM } else { BY_RELAY };
+    let takes = if by_relay { by_relay_takes } else { STRAIGHT };
+    exploring.served(takes, STRAIGHT.min(by_relay_takes));
+    thread::sleep(takes);
     stream.write_all(&[7; BYTES])
 }
 
@@ -226,7 +250,8 @@ fn what_splitting_harms_is_left_alone_and_split_again_when_the_harm_ends() {
         of_service(decisions, HARMED).is_some_and(|one| one.because == because)
     };
     let found = until(&socket, &traffic, "found", patience, |now| is(now, "harm"));
-    println!("left alone after {found} flows");
+    let percent = |cost: f64| format!("{:.1} %", cost * 100.0);
+    println!("left alone after {found} flows, which cost {}", percent(net.exploring.cost()));
     assert!(found < 2_000);
     let others_are_split = |now: &Decisions| {
         let others = (0..services).filter(|&number| number != HARMED);
@@ -262,6 +287,9 @@ fn what_splitting_harms_is_left_alone_and_split_again_when_the_harm_ends() {
             let fine = now.decided.iter().filter(|one| one.level == "service" && one.split >= 0.75);
             fine.count() >= usize::from(services) - 1
         });
+        println!("until all others are held for fine: {}", percent(net.exploring.cost()));
+        thread::sleep(Duration::from_secs(10));
+        println!("from then on: {}", percent(net.exploring.cost()));
     }
     net.harms.store(false, Ordering::Relaxed);
     let ended = until(&socket, &traffic, "ended", patience, |now| !is(now, "harm"));
@@ -269,7 +297,7 @@ fn what_splitting_harms_is_left_alone_and_split_again_when_the_harm_ends() {
     let again = until(&socket, &traffic, "split again", patience, |now| {
         of_service(now, HARMED).is_some_and(|one| one.split >= 0.5)
     });
-    println!("split again after {again} more");
+    println!("split again after {again} more; that cost {}", percent(net.exploring.cost()));
     assert!(others_are_split(&decisions(&socket)));
     drop(relay);
     println!("{} transfers failed while the relay was exchanged", traffic.end());
