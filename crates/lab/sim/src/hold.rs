@@ -1,8 +1,20 @@
 //! Acknowledgements that are kept back, as the relay's steering program does at the links.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
 use midspan_reordering::{Acknowledgement, Holes, Lateness, Telling};
 use midspan_tcp::Segment;
 use midspan_units::{Span, Time};
+
+use crate::host::Host;
+
+/// How late segments come that UEs send: what each host knows of each, and of their network, in which all are.
+#[derive(Debug, Default)]
+pub(crate) struct Latenesses {
+    known: HashMap<(Host, u32), Lateness>,
+    networks: HashMap<Host, Lateness>,
+}
 
 /// What a socket misses of its peer's data, and keeps to itself for a while.
 #[derive(Debug, Default)]
@@ -18,18 +30,35 @@ impl Hold {
         (most > Span::ZERO).then(|| Box::new(Hold { most, holes: Holes::default() }))
     }
 
-    /// A segment has come by a link whose segments are `lateness` late.
-    pub(crate) fn came(&mut self, lateness: &mut Lateness, segment: &Segment, now: Time) {
-        if segment.payload > 0 {
-            let data = (segment.seq, segment.seq.wrapping_add(segment.payload));
-            self.holes.came(lateness, data, segment.timestamps.0, now);
+    /// A segment has come from a `ue` to a `host`.
+    pub(crate) fn came(
+        &mut self,
+        latenesses: &mut Latenesses,
+        (host, ue): (Host, u32),
+        segment: &Segment,
+        now: Time,
+    ) {
+        if segment.payload == 0 {
+            return;
         }
+        let Latenesses { known, networks } = latenesses;
+        let network = networks.entry(host).or_default();
+        // Until something is out of order nothing is known of it, and nothing to be learned.
+        let mut unknown = Lateness::default();
+        let lateness = match known.entry((host, ue)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if self.holes.is_next(segment.seq) => &mut unknown,
+            Entry::Vacant(vacant) => vacant.insert(Lateness::of_network(network)),
+        };
+        let data = (segment.seq, segment.seq.wrapping_add(segment.payload));
+        self.holes.came((lateness, network), data, segment.timestamps.0, now);
     }
 
-    /// What goes of a segment that is about to, if anything does.
+    /// What goes of a segment that is about to, if anything does, from a `host` to a `ue`.
     pub(crate) fn tell(
         &mut self,
-        lateness: &Lateness,
+        latenesses: &Latenesses,
+        of: (Host, u32),
         mut segment: Segment,
         now: Time,
     ) -> Option<Segment> {
@@ -42,7 +71,8 @@ impl Hold {
             window: segment.window,
             sack: segment.sack_blocks(),
         };
-        match self.holes.tell(lateness.hold().min(self.most), ack, now) {
+        let hold = latenesses.known.get(&of).map_or(Span::ZERO, Lateness::hold);
+        match self.holes.tell(hold.min(self.most), ack, now) {
             Telling::Whole => {}
             Telling::Less(blocks, count) => {
                 segment.sack_count = count as u8;

@@ -181,7 +181,7 @@ static __always_inline void answered(const struct connection *connection, struct
 		syn->stage = ANSWERED;
 	}
 	if (syn->verdict == PASS_ASYMMETRIC) {
-		struct address route = route_of(&connection->server);
+		struct address route = network_of(&connection->server);
 
 		bpf_map_delete_elem(&routes, &route);
 	}
@@ -194,7 +194,7 @@ static __always_inline void doubt(const struct connection *connection, __u64 now
 {
 	__u32 zero = 0;
 	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
-	struct address prefix = route_of(&connection->server);
+	struct address prefix = network_of(&connection->server);
 	struct route route = { .until_ns = now + ASYMMETRIC_FOR };
 	struct route *known = bpf_map_lookup_elem(&routes, &prefix);
 

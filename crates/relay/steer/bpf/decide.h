@@ -136,13 +136,13 @@ static __always_inline bool within_rate(const struct settings *set, struct addre
 	return true;
 }
 
-/* The prefix whose way back is taken to be the same: a /24, or a /48 of IPv6, which are the longest
- * that networks announce to each other. */
-static __always_inline struct address route_of(const struct address *server)
+/* The network of an address: a /24, or a /48 of IPv6, which are the longest prefixes that networks announce to each
+ * other. */
+static __always_inline struct address network_of(const struct address *address)
 {
-	struct address prefix = *server;
+	struct address prefix = *address;
 
-	if (!server->word[0] && !server->word[1] && server->word[2] == bpf_htonl(0xffff)) {
+	if (!address->word[0] && !address->word[1] && address->word[2] == bpf_htonl(0xffff)) {
 		prefix.word[3] &= bpf_htonl(0xffffff00);
 	} else {
 		prefix.word[1] &= bpf_htonl(0xffff0000);
@@ -153,7 +153,8 @@ static __always_inline struct address route_of(const struct address *server)
 
 static __always_inline bool returns_elsewhere(const struct address *server, __u64 now)
 {
-	struct address prefix = route_of(server);
+	/* Its way back is taken to be the same for all of a network. */
+	struct address prefix = network_of(server);
 	struct route *route = bpf_map_lookup_elem(&routes, &prefix);
 
 	return route && now < route->until_ns;

@@ -42,6 +42,8 @@
 #define DATAGRAMS 4096
 /* Clients of which it is known how late what they send comes. */
 #define LATENESSES 16384
+/* Networks of such clients. */
+#define LATE_NETWORKS 4096
 
 /* Places of servers of which some have answered with a code point. */
 #define MARKED_SERVERS 4096

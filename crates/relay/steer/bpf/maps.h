@@ -213,6 +213,14 @@ struct {
 	__type(value, struct lateness);
 } lateness_of SEC(".maps");
 
+/* What has been found of that in a network, by its address: what its others begin with. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, LATE_NETWORKS);
+	__type(key, struct address);
+	__type(value, struct lateness);
+} lateness_in SEC(".maps");
+
 /* A half-open connection of the kernel's, to be looked at. */
 struct request {
 	__u8 bytes[384];

@@ -42,8 +42,9 @@ struct packet {
 	struct prefix prefix;
 	struct bpf_sock_tuple tuple;
 	struct address client;
-	struct lateness unknown; /* of a client of which nothing is known; a constant would be a map that no other relay
-				  * could take over */
+	struct address network;
+	struct lateness unknown; /* what a client or network of which nothing is known begins with; a constant would be a
+				  * map that no other relay could take over */
 	__u32 stamp;    /* TSval (RFC 7323); of `has_stamp` */
 };
 

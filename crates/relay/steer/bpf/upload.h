@@ -54,7 +54,7 @@ __noinline int has_stamp(struct __sk_buff *skb)
 __noinline int notice(struct __sk_buff *skb, __u32 highest)
 {
 	struct packet *packet = last_read(IN);
-	struct lateness *lateness;
+	struct lateness *lateness, *network;
 	struct bpf_sock *socket, *full;
 	struct upload *upload;
 	__u64 now;
@@ -62,13 +62,20 @@ __noinline int notice(struct __sk_buff *skb, __u32 highest)
 	if (!packet)
 		return 0;
 	packet->client = subscriber(packet);
+	packet->network = network_of(&packet->client);
+	__builtin_memset(&packet->unknown, 0, sizeof(packet->unknown));
+	network = bpf_map_lookup_elem(&lateness_in, &packet->network);
+	if (!network) {
+		bpf_map_update_elem(&lateness_in, &packet->network, &packet->unknown, BPF_NOEXIST);
+		network = bpf_map_lookup_elem(&lateness_in, &packet->network);
+	}
 	lateness = bpf_map_lookup_elem(&lateness_of, &packet->client);
-	if (!lateness) {
-		__builtin_memset(&packet->unknown, 0, sizeof(packet->unknown));
+	if (network && !lateness) {
+		lateness_begin(&packet->unknown, network);
 		bpf_map_update_elem(&lateness_of, &packet->client, &packet->unknown, BPF_NOEXIST);
 		lateness = bpf_map_lookup_elem(&lateness_of, &packet->client);
 	}
-	if (!lateness)
+	if (!network || !lateness)
 		return 0;
 	socket = find_socket(skb, packet);
 	if (!socket)
@@ -78,7 +85,7 @@ __noinline int notice(struct __sk_buff *skb, __u32 highest)
 	if (upload) {
 		now = bpf_ktime_get_ns();
 		bpf_spin_lock(&upload->lock);
-		holes_came(&upload->holes, lateness, packet->sequence, packet->sequence + packet->payload,
+		holes_came(&upload->holes, lateness, network, packet->sequence, packet->sequence + packet->payload,
 			   highest, packet->stamp, now / NSEC_PER_USEC);
 		bpf_spin_unlock(&upload->lock);
 	}

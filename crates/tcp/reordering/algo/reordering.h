@@ -6,7 +6,8 @@
  * retransmission else.
  *
  * Two structures: `holes` of a connection, and `lateness` of the link that its sender's segments come by, which
- * connections share. Times are in us and wrap, as sequence numbers do. */
+ * connections share. One more of the latter is kept for each network of senders: what they find first is what a new
+ * one begins with. Times are in us and wrap, as sequence numbers do. */
 #pragma once
 
 #include "fixed.h"
@@ -34,6 +35,10 @@
 #define LATE_PER_LOSS 4u
 /* Of 256 late segments so many are to have come within the hold. */
 #define WITHIN_HOLD 253u
+/* Of what it finds each sender tells its network so many, so that none speaks for all. */
+#define TAUGHT_MOST 16u
+/* What a network knows counts as much as so many of a new sender's own, which soon outweigh it. */
+#define INHERITED 16u
 
 /* A hole in what has come of a connection. */
 struct hole {
@@ -72,6 +77,8 @@ struct lateness {
 	u16 late[LATENESS_BUCKETS]; /* those that came so many steps late */
 	u16 lost;         /* events of loss, and segments later than HOLD_MOST */
 	u16 judged;       /* both, since they last counted half */
+	u16 taught;       /* of a sender: of how many of these its network has been told */
+	u16 unused;
 	u32 lost_us;      /* when the hole of the last loss was found */
 	u32 hold_us;      /* how long holes are to be kept from senders; 0: not at all */
 };
@@ -128,16 +135,36 @@ CC_INLINE u32 lateness_hold(const struct lateness *lateness)
 	return min32((steps + 2) * LATENESS_STEP, HOLD_MOST);
 }
 
+/* What a sender of which nothing is known begins with: what its network knows, if by that holes are to be kept. Losses
+ * alone are nothing to begin with, as they are told at once anyway. */
+CC_INLINE void lateness_begin(struct lateness *lateness, const struct lateness *network)
+{
+	u32 all = network->judged, judged = 0;
+
+	if (!network->hold_us || !all)
+		return;
+	/* Rounded up: a hold must be long enough for the latest, too. */
+	for (int i = 0; i < LATENESS_BUCKETS; i++) {
+		u32 late = (network->late[i] * INHERITED + all - 1) / all;
+
+		lateness->late[i] = late;
+		judged += late;
+	}
+	lateness->lost = (network->lost * INHERITED + all - 1) / all;
+	lateness->judged = judged + lateness->lost;
+	lateness->hold_us = network->hold_us;
+}
+
 /* What a segment has shown: one came that others had overtaken by `late_us`, if `is_late`; and one was lost whose hole
- * was found at `lost_us`, if `is_lost`. */
-CC_INLINE void lateness_judge(struct lateness *lateness, int is_late, u32 late_us, int is_lost, u32 lost_us)
+ * was found at `lost_us`, if `is_lost`. Whether it counts. */
+CC_INLINE int lateness_judge(struct lateness *lateness, int is_late, u32 late_us, int is_lost, u32 lost_us)
 {
 	u32 bucket = late_us / LATENESS_STEP;
 
 	if (is_lost && lost_us - lateness->lost_us < LOSSES_APART)
 		is_lost = 0;
 	if (!is_late && !is_lost)
-		return;
+		return 0;
 	if (is_lost) {
 		lateness->lost_us = lost_us;
 		lateness->lost++;
@@ -156,6 +183,7 @@ CC_INLINE void lateness_judge(struct lateness *lateness, int is_late, u32 late_u
 		lateness->judged = JUDGED_MOST / 2;
 	}
 	lateness->hold_us = lateness_hold(lateness);
+	return 1;
 }
 
 /* Everything is in memory, and nothing is known of it. In each round of a loop: verifiers follow what registers hold. */
@@ -198,12 +226,12 @@ CC_INLINE void holes_add(struct holes *holes)
 
 /* Data has come: from `sequence` up to `end`, with the timestamp `stamp`, when all that had come before ends at
  * `highest`. What comes in order while nothing is missing need not be told. Of several holes that one segment fills,
- * which none does unless what lies between them comes twice, one is judged. */
-CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, u32 sequence, u32 end, u32 highest,
-			  u32 stamp, u32 now_us)
+ * which none does unless what lies between them comes twice, one is judged. `network` is the sender's. */
+CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct lateness *network, u32 sequence,
+			  u32 end, u32 highest, u32 stamp, u32 now_us)
 {
 	struct work *work = &holes->work;
-	u32 bit = 1, start, until, was_refilled;
+	u32 bit = 1, start, until, was_refilled, late_us;
 
 	work->count = work->refilled = work->which = work->is_original = work->is_lost = 0;
 	for (int i = 0; i < HOLES; i++, bit <<= 1) {
@@ -254,7 +282,13 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, u32 se
 	}
 	holes_add(holes);
 	IN_MEMORY();
-	lateness_judge(lateness, work->is_original, now_us - work->filled.found_us, work->is_lost, work->lost_us);
+	late_us = now_us - work->filled.found_us;
+	if (!lateness_judge(lateness, work->is_original, late_us, work->is_lost, work->lost_us))
+		return;
+	if (lateness->taught < TAUGHT_MOST) {
+		lateness->taught++;
+		lateness_judge(network, work->is_original, late_us, work->is_lost, work->lost_us);
+	}
 }
 
 /* Where the first hole begins that the sender is not to be told of yet, if there is any: nothing from there on is

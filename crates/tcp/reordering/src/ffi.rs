@@ -25,6 +25,7 @@ mod c {
 pub(crate) fn came(
     holes: &mut Holes,
     lateness: &mut Lateness,
+    network: &mut Lateness,
     (sequence, end): (u32, u32),
     highest: u32,
     stamp: u32,
@@ -32,7 +33,7 @@ pub(crate) fn came(
 ) {
     // SAFETY: it touches only what it is given.
     unsafe {
-        c::midspan_reordering_came(holes, lateness, sequence, end, highest, stamp, now_us);
+        c::midspan_reordering_came(holes, lateness, network, sequence, end, highest, stamp, now_us);
     }
 }
 
@@ -40,4 +41,10 @@ pub(crate) fn came(
 pub(crate) fn tell(holes: &mut Holes, hold_us: u32, ack: &mut Acknowledgement, now_us: u32) -> u32 {
     // SAFETY: it touches only what it is given.
     unsafe { c::midspan_reordering_tell(holes, hold_us, ack, now_us) }
+}
+
+/// `lateness_begin`.
+pub(crate) fn begin(lateness: &mut Lateness, network: &Lateness) {
+    // SAFETY: it touches only what it is given.
+    unsafe { c::midspan_reordering_begin(lateness, network) }
 }

@@ -4,8 +4,11 @@
 
 #include "reordering.h"
 
-void midspan_reordering_came(struct holes *holes, struct lateness *lateness, u32 sequence, u32 end, u32 highest,
-			     u32 stamp, u32 now_us);
+void midspan_reordering_came(struct holes *holes, struct lateness *lateness, struct lateness *network, u32 sequence,
+			     u32 end, u32 highest, u32 stamp, u32 now_us);
 
 /* An `enum telling`. */
 u32 midspan_reordering_tell(struct holes *holes, u32 hold_us, struct acknowledgement *ack, u32 now_us);
+
+/* `lateness_begin`. */
+void midspan_reordering_begin(struct lateness *lateness, const struct lateness *network);

@@ -25,6 +25,14 @@ impl Default for Lateness {
 }
 
 impl Lateness {
+    /// What is known of a new sender's link: what its `network` has found of others, worth a few holes of its own, if by that
+    /// holes are to be kept from it, and nothing else.
+    pub fn of_network(network: &Lateness) -> Lateness {
+        let mut lateness = Lateness::default();
+        ffi::begin(&mut lateness.0, &network.0);
+        lateness
+    }
+
     /// How long holes are to be kept from senders: most late segments have come by then. Zero where too little is known,
     /// and where too many are lost: to be told of a loss late costs a sender more than to take a late segment for lost.
     pub fn hold(&self) -> Span {
@@ -69,16 +77,23 @@ pub enum Telling {
 }
 
 impl Holes {
-    /// Data has come: sequence numbers from `sequence` up to `end`, with the timestamp `stamp` (TSval, RFC 7323).
+    /// Whether data that begins at `sequence` leaves no hole, and fills none.
+    pub fn is_next(&self, sequence: u32) -> bool {
+        self.highest.is_none_or(|highest| highest == sequence)
+    }
+
+    /// Data has come: sequence numbers from `sequence` up to `end`, with the timestamp `stamp` (TSval, RFC 7323). The first
+    /// that is found of `lateness` is told to the sender's `network` as well.
     pub fn came(
         &mut self,
-        lateness: &mut Lateness,
+        (lateness, network): (&mut Lateness, &mut Lateness),
         (sequence, end): (u32, u32),
         stamp: u32,
         now: Time,
     ) {
         let highest = self.highest.unwrap_or(sequence);
-        ffi::came(&mut self.holes, &mut lateness.0, (sequence, end), highest, stamp, micros(now));
+        let (lateness, network) = (&mut lateness.0, &mut network.0);
+        ffi::came(&mut self.holes, lateness, network, (sequence, end), highest, stamp, micros(now));
         if is_behind(end, highest) {
             self.highest = Some(end);
         } else {

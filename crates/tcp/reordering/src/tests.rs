@@ -8,6 +8,7 @@ const STEP: Span = Span::from_micros(ffi::LATENESS_STEP as u64);
 struct Upload {
     holes: Holes,
     lateness: Lateness,
+    network: Lateness,
     first: u32,
 }
 
@@ -17,7 +18,13 @@ fn at(millis: f64) -> Time {
 
 impl Upload {
     fn new(first: u32) -> Upload {
-        Upload { holes: Holes::default(), lateness: Lateness::default(), first }
+        Upload::in_network(first, Lateness::default())
+    }
+
+    /// Of a sender of whom nothing is known, in a network of which something is.
+    fn in_network(first: u32, network: Lateness) -> Upload {
+        let lateness = Lateness::of_network(&network);
+        Upload { holes: Holes::default(), lateness, network, first }
     }
 
     fn number(&self, segment: u32) -> u32 {
@@ -27,7 +34,7 @@ impl Upload {
     /// A segment comes that was sent at `sent` ms.
     fn come(&mut self, segment: u32, sent: u32, now: f64) {
         let data = (self.number(segment), self.number(segment + 1));
-        self.holes.came(&mut self.lateness, data, sent, at(now));
+        self.holes.came((&mut self.lateness, &mut self.network), data, sent, at(now));
     }
 
     fn tell(&mut self, hold: u64, number: u32, sack: &[(u32, u32)], now: f64) -> Vec<u32> {
@@ -79,6 +86,64 @@ fn holes_that_retransmissions_fill_are_told_at_once() {
         }
     }
     assert_eq!(upload.lateness.hold(), Span::ZERO);
+}
+
+/// Segments of five that are sent at once, of which one is lost, every 300 ms.
+fn losses(upload: &mut Upload, from: u32, count: u32, now: f64) {
+    for round in 0..count {
+        let (now, first) = (now + f64::from(round) * 300.0, from + round * 5);
+        let sent = now as u32;
+        for (place, stamp, late) in
+            [(0, 0, 0.0), (2, 0, 0.2), (3, 0, 0.3), (1, 2, 2.0), (4, 3, 3.0)]
+        {
+            upload.come(first + place, sent + stamp, now + late);
+        }
+    }
+}
+
+#[test]
+fn a_new_sender_begins_with_what_its_network_knows() {
+    let mut first = Upload::new(7);
+    first.come(0, 0, 0.0);
+    one_late(&mut first, 1, 20.0);
+    let mut second = Upload::in_network(9, first.network.clone());
+    assert_eq!(second.lateness.hold(), STEP * 11, "before anything has come");
+    // Its own losses soon outweigh that: one of the network's is worth sixteen of its own, and an event of loss four of these.
+    losses(&mut second, 0, 5, 100.0);
+    assert_eq!(
+        second.lateness.hold(),
+        STEP * 11,
+        "four of them are judged: the last may yet be late"
+    );
+    losses(&mut second, 25, 1, 1600.0);
+    assert_eq!(second.lateness.hold(), Span::ZERO);
+}
+
+#[test]
+fn losses_of_others_teach_nothing() {
+    let mut lossy = Upload::new(7);
+    losses(&mut lossy, 0, 50, 0.0);
+    let mut next = Upload::in_network(9, lossy.network.clone());
+    next.come(0, 0, 0.0);
+    one_late(&mut next, 1, 20.0);
+    assert_eq!(next.lateness.hold(), STEP * 11, "its own is all that counts");
+}
+
+#[test]
+fn no_sender_speaks_for_its_network() {
+    let mut network = Lateness::default();
+    for sender in 0..30 {
+        let mut usual = Upload::in_network(sender, network);
+        usual.come(0, 0, 0.0);
+        for round in 0..4 {
+            one_late(&mut usual, 1 + round * 5, f64::from(round) * 300.0);
+        }
+        network = usual.network;
+    }
+    let mut lossy = Upload::in_network(9, network);
+    losses(&mut lossy, 0, 1000, 0.0);
+    assert_eq!(lossy.lateness.hold(), Span::ZERO);
+    assert_eq!(Lateness::of_network(&lossy.network).hold(), STEP * 11);
 }
 
 /// On a leg of a millisecond what comes 10 ms late was sent again long before.
@@ -148,7 +213,7 @@ proptest! {
         for (segment, length, stamp, wait) in steps {
             now += f64::from(wait);
             let data = (upload.number(segment), upload.number(segment + 1 + length));
-            upload.holes.came(&mut upload.lateness, data, stamp, at(now));
+            upload.holes.came((&mut upload.lateness, &mut upload.network), data, stamp, at(now));
             got.extend(segment..=segment + length);
             let mut blocks: Vec<(u32, u32)> = Vec::new();
             let number = (0..).find(|segment| !got.contains(segment)).unwrap();

@@ -65,8 +65,7 @@ impl World {
             return;
         }
         if let Some(hold) = &mut socket.hold {
-            let lateness = self.lateness.entry((host, socket.ue)).or_default();
-            hold.came(lateness, &datagram.segment, self.now);
+            hold.came(&mut self.latenesses, (host, socket.ue), &datagram.segment, self.now);
         }
         match &mut socket.tcp {
             Tcp::Open(endpoint) => endpoint.receive(self.now, &datagram.segment),

@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use midspan_cc::feedback::Value;
 use midspan_path::{Counters, Stretch, Way};
-use midspan_reordering::Lateness;
 use midspan_split::ClientLink;
 use midspan_tcp::{Endpoint, Metrics};
 use midspan_units::{Span, Time};
 
 use crate::agenda::Agenda;
 use crate::dialogue::Dialogues;
-use crate::hold::Hold;
+use crate::hold::{Hold, Latenesses};
 use crate::host::{Host, UE};
 use crate::log::{Logged, Told};
 use crate::net::Net;
@@ -44,7 +43,7 @@ pub(crate) struct World {
     /// What hosts remember of their peers.
     remembered: HashMap<Acquaintance, Metrics>,
     /// How late segments come to a host from a UE.
-    lateness: HashMap<(Host, u32), Lateness>,
+    latenesses: Latenesses,
     /// What relays on a host know of the links of UEs.
     client_links: HashMap<(Host, u32), Arc<ClientLink>>,
     /// What NetAssist says last of the UE's link, and to which host.
@@ -72,7 +71,7 @@ impl World {
             agenda: Agenda::new(),
             woken: Vec::new(),
             remembered: HashMap::new(),
-            lateness: HashMap::new(),
+            latenesses: Latenesses::default(),
             client_links: HashMap::new(),
             feedback: None,
             events: 0,
@@ -294,8 +293,8 @@ impl World {
         while let Some(transmit) = endpoint.poll_transmit(now) {
             let mut segment = transmit.segment;
             if let Some(hold) = hold {
-                let lateness = self.lateness.entry((host, ue)).or_default();
-                let Some(told) = hold.tell(lateness, segment, now) else { continue };
+                let told = hold.tell(&self.latenesses, (host, ue), segment, now);
+                let Some(told) = told else { continue };
                 segment = told;
             }
             let to = peer as u32;

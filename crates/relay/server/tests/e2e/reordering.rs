@@ -92,6 +92,11 @@ fn holes_that_fill_by_themselves_are_kept_from_clients() {
         }
         // It is known now.
         assert_eq!(client.one_late(), 0, "{version} {unit:?}");
+        // Another client of the same network begins with what this one has shown.
+        let from = SocketAddr::new(host(version, 3), 40_000);
+        let hand = Hand::open_with_sack(&wire, from, address);
+        let mut another = Client { wire: &wire, hand, far: accept(&listener) };
+        assert_eq!(another.one_late(), 0, "{version} {unit:?}");
         // What does not come is told of in the end, and what is behind a younger hole is not.
         client.send(0);
         assert_eq!(client.send(2), [] as [Vec<_>; 0]);
