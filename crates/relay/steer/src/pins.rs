@@ -147,7 +147,12 @@ fn remove(folder: &Path) {
 /// A sum over the headers that say what the maps hold (FNV-1a), so that no program meets maps of another
 /// layout.
 const LAYOUT: u32 = {
-    let headers = [include_str!("../bpf/intf.h"), include_str!("../bpf/maps.h")];
+    let headers = [
+        include_str!("../bpf/intf.h"),
+        include_str!("../bpf/maps.h"),
+        include_str!("../bpf/packet.h"),
+        include_str!("../../../tcp/reordering/algo/reordering.h"),
+    ];
     let (mut sum, mut header) = (0x811c_9dc5_u32, 0);
     while header < headers.len() {
         let bytes = headers[header].as_bytes();
