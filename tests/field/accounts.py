@@ -24,6 +24,8 @@ import threading
 import time
 from pathlib import Path
 
+from recording import keep
+
 ROOT = Path(__file__).resolve().parents[2]
 MIDSPAN = ROOT / "target/release/midspan"
 SIZES = {"10 kB": 10_000, "100 kB": 100_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
@@ -105,26 +107,8 @@ def main():
         apart += found
         raw += [{"server_control": control, **transfer} for transfer in times]
     if options.record:
-        record(said, raw)
+        keep("accounts", said, raw)
     return 1 if apart else 0
-
-
-def record(said, raw):
-    folder = ROOT / "bench/runs" / time.strftime("%Y-%m-%d-accounts", time.gmtime())
-    folder.mkdir(exist_ok=True)
-    (folder / "command.txt").write_text("./run bench accounts " + " ".join(sys.argv[1:]) + "\n")
-    (folder / "summary.txt").write_text("\n".join(said))
-    (folder / "raw.jsonl").write_text("".join(json.dumps(transfer) + "\n" for transfer in raw))
-    model = next(line for line in open("/proc/cpuinfo") if line.startswith("model name"))
-    memory = next(line for line in open("/proc/meminfo") if line.startswith("MemTotal"))
-    kernel = os.uname()
-    (folder / "machine.txt").write_text(
-        f"processor: {os.cpu_count()} x {model.split(':')[1].strip()}\n"
-        f"memory: {memory.split(':')[1].strip()}\n"
-        f"kernel: {kernel.release} {kernel.version}\n"
-        f"load at the end (1, 5, 15 min): {', '.join(f'{load:.2f}' for load in os.getloadavg())}\n"
-    )
-    print(f"recorded in {folder.relative_to(ROOT)}")
 
 
 def run(folder, control, options):

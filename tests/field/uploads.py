@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""First uploads over a link that delivers late: what a client pays for, and what its neighbours are spared.
+
+Uploads by iperf3 over cells of scenarios/radio/never-slower-live.toml, one after the other: two by a client, then one by
+another client of the same network (/24), of whom the relay knows nothing. Each round has a new relay, and the same
+without a relay beside it. Times are the server's, to the last byte, as iperf3 tells them.
+
+    tests/field/uploads.py [--rounds N] [--record]
+
+Root; nothing outside the namespaces of `midspan lab shell` is changed. Rounds in which the emulator fell behind do not
+count.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from recording import keep
+
+ROOT = Path(__file__).resolve().parents[2]
+MIDSPAN = ROOT / "target/release/midspan"
+SCENARIO = ROOT / "scenarios/radio/never-slower-live.toml"
+RELAYS = ["1 ms", "5 ms"]
+LATE = ["none", "0.5 % by 10 ms", "1 % by 10 ms", "0.5 % by 20 ms"]
+SIZE = "25M"
+# Whose uploads there are, in order.
+UPLOADS = ["first", "its second", "neighbour's"]
+LEAST = 3
+PATIENCE = 120
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--record", action="store_true", help="keep it in bench/runs/")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside:
+        return inside()
+    if os.geteuid() != 0:
+        sys.exit("uploads: BPF steers, which takes root")
+    cells = [(relay, late) for relay in RELAYS for late in LATE if (relay, late) != ("5 ms", "none")]
+    raw, untrusted = [], 0
+    for number in range(options.rounds):
+        for relay, late in cells:
+            for variant in ("none", "midspan"):
+                seconds = run(variant, relay, late, number + 1)
+                print(f"{variant}, relay at {relay}, {late} late, round {number + 1}: {seconds or 'not trusted'}", flush=True)
+                if seconds:
+                    raw.append({"variant": variant, "relay": relay, "late": late, "seconds": seconds})
+                else:
+                    untrusted += 1
+    said = table(raw, cells)
+    said.append(f"{untrusted} of {options.rounds * len(cells) * 2} runs were not trusted: the emulator fell behind.")
+    print("\n" + "\n".join(said))
+    if options.record:
+        keep("uploads", said, raw)
+    return 0
+
+
+def run(variant, relay, late, seed):
+    """Times of uploads in their order; none if the emulator fell behind."""
+    command = [MIDSPAN, "lab", "shell", SCENARIO, "--variant", variant, "--seed", str(seed), "--quiet"]
+    command += ["--set", f"relay={relay}", "--set", f"late={late}"]
+    command += ["--server", "iperf3 -s", "--", sys.executable, __file__, "--inside"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    if ran.returncode != 0:
+        sys.exit(f"uploads: {ran.stdout}{ran.stderr}")
+    return None if "do not trust" in ran.stderr else json.loads(ran.stdout)
+
+
+def inside():
+    """On the UE, whose second address is the neighbour."""
+    server = os.environ["MIDSPAN_SERVER"]
+    route = subprocess.check_output(["ip", "-4", "-o", "route", "get", server], text=True)
+    link, own = re.search(r" dev (\S+) .*src (\S+)", route).groups()
+    neighbour = own.rsplit(".", 1)[0] + ".77"
+    subprocess.run(["ip", "addr", "add", f"{neighbour}/32", "dev", link], check=True)
+    print(json.dumps([upload(server, client) for client in (own, own, neighbour)]))
+    return 0
+
+
+def upload(server, client):
+    command = ["iperf3", "-c", server, "-B", client, "-n", SIZE, "-J"]
+    while True:
+        told = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+        if "error" not in told:
+            return told["end"]["sum_received"]["seconds"]
+        # The server may not have ended the one before yet.
+        if "busy" not in told["error"]:
+            sys.exit(f"iperf3: {told['error']}")
+        time.sleep(0.2)
+
+
+def table(raw, cells):
+    said = [
+        "uploads of 25 MB, s, medians; how many times as fast as without a relay",
+        f"{'relay':6} {'late':15} {'no relay':>9}  " + "  ".join(f"{name:>15}" for name in UPLOADS),
+    ]
+    for relay, late in cells:
+        runs = {
+            variant: [one["seconds"] for one in raw if (one["variant"], one["relay"], one["late"]) == (variant, relay, late)]
+            for variant in ("none", "midspan")
+        }
+        if min(map(len, runs.values())) < LEAST:
+            said.append(f"{relay:6} {late:15} too few runs to be trusted")
+            continue
+        # Without a relay they are all alike.
+        none = statistics.median(seconds for run in runs["none"] for seconds in run)
+        split = [statistics.median(which) for which in zip(*runs["midspan"])]
+        said.append(
+            f"{relay:6} {late:15} {none:9.2f}  " + "  ".join(f"{time:6.2f}  {none / time:5.2f} x" for time in split)
+        )
+    return said
+
+
+if __name__ == "__main__":
+    sys.exit(main())
