@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use midspan_config::Config;
@@ -19,6 +20,8 @@ use crate::state;
 const QUEUE: usize = 8192;
 /// How long it waits for records before it looks whether it is to stop.
 const WAIT: Duration = Duration::from_millis(200);
+/// How long records are collected, so that who hands them over need not wake the thread for each.
+const COLLECT: Duration = Duration::from_millis(20);
 
 /// What is needed to learn, before anything is steered by it.
 pub struct Learning {
@@ -109,7 +112,11 @@ impl Learning {
             }
             let until = self.decider.poll_timeout().saturating_sub(monotonic());
             match records.recv_timeout(until.min(WAIT)) {
-                Ok(drawn) => self.decider.ended(&drawn),
+                Ok(drawn) => {
+                    self.decider.ended(&drawn);
+                    thread::sleep(COLLECT);
+                    records.try_iter().take(QUEUE).for_each(|drawn| self.decider.ended(&drawn));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }

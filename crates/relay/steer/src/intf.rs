@@ -110,10 +110,9 @@ impl prefix {
     }
 }
 
-/// The prefix of servers that a server's way back is judged with: a /24, or a /48 of IPv6. As
-/// `route_of` of the program.
-pub(crate) fn route_of(server: IpAddr) -> address {
-    address::from(match server {
+/// The network of an address: a /24, or a /48 of IPv6. As `network_of` of the program.
+pub(crate) fn network_of(address: IpAddr) -> address {
+    address::from(match address {
         IpAddr::V4(v4) => IpAddr::from(Ipv4Addr::from_bits(v4.to_bits() >> 8 << 8)),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 80 << 80).into(),
     })
@@ -153,8 +152,9 @@ mod tests {
 
     #[test]
     fn servers_are_judged_by_the_prefix_that_networks_announce() {
-        let route_of = |server: &str| IpAddr::from(route_of(server.parse().unwrap())).to_string();
-        assert_eq!(route_of("10.1.2.3"), "10.1.2.0");
-        assert_eq!(route_of("2001:db8:1:2::3"), "2001:db8:1::");
+        let network_of =
+            |server: &str| IpAddr::from(network_of(server.parse().unwrap())).to_string();
+        assert_eq!(network_of("10.1.2.3"), "10.1.2.0");
+        assert_eq!(network_of("2001:db8:1:2::3"), "2001:db8:1::");
     }
 }

@@ -86,7 +86,7 @@ impl WorkerSlot {
     /// # Errors
     /// When the kernel refuses, which it has no reason to.
     pub fn doubt(&self, server: IpAddr) -> io::Result<()> {
-        let (key, now) = (intf::route_of(server), monotonic_ns());
+        let (key, now) = (intf::network_of(server), monotonic_ns());
         let known = self.routes.lookup(key.as_bytes(), MapFlags::ANY);
         let known = known.map_err(|error| io_error(&error))?;
         let known = known.and_then(|bytes| intf::route::read_from_bytes(&bytes).ok());
