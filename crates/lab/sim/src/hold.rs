@@ -63,7 +63,7 @@ impl Hold {
         now: Time,
     ) -> Option<Segment> {
         let Segment { payload, syn, fin, rst, ece, .. } = segment;
-        if segment.sack_count == 0 || payload > 0 || syn || fin || rst || ece {
+        if payload > 0 || syn || fin || rst || ece {
             return Some(segment);
         }
         let ack = Acknowledgement {
@@ -74,7 +74,7 @@ impl Hold {
         let hold = latenesses.known.get(&of).map_or(Span::ZERO, Lateness::hold);
         match self.holes.tell(hold.min(self.most), ack, now) {
             Telling::Whole => {}
-            Telling::Less(blocks, count) => {
+            Telling::Blocks(blocks, count) => {
                 segment.sack_count = count as u8;
                 segment.sack.iter_mut().zip(blocks).for_each(|(place, block)| *place = block);
             }

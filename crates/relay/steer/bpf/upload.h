@@ -11,6 +11,9 @@
  * of congestion (`tcp_enter_cwr`), one whose packet is sent elsewhere does not. */
 #define NOWHERE 0x7fffffff
 
+/* Of TCP, with options (RFC 9293, 3.1). */
+#define LONGEST_HEADER 60
+
 enum { OPTION_END, OPTION_NOTHING, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8 };
 
 /* Finds an option in a TCP header's options, from `offset` up to `end`, in bytes from the network header: where it
@@ -96,15 +99,15 @@ __noinline int notice(struct __sk_buff *skb, __u32 highest)
 /* Where in an acknowledgement its parts are, in bytes from the network header. */
 struct layout {
 	__u32 transport;
-	__u32 sack;       /* of which the first two bytes are kind and length */
+	__u32 end;
+	__u32 sack;       /* of which the first two bytes are kind and length; 0 if there is none */
 	__u32 link;       /* length of the link-layer header before */
 	__u8 version;     /* of IP */
 	struct address client; /* who it goes to */
 };
 
-/* Whether the packet acknowledges without data, and has blocks of SACK. */
-static __always_inline bool tells_of_holes(struct __sk_buff *skb, struct layout *layout,
-					   struct acknowledgement *ack)
+/* Whether the packet acknowledges without data. */
+static __always_inline bool only_tells(struct __sk_buff *skb, struct layout *layout, struct acknowledgement *ack)
 {
 	__u32 length, end;
 	struct tcp tcp;
@@ -135,13 +138,12 @@ static __always_inline bool tells_of_holes(struct __sk_buff *skb, struct layout 
 	end = layout->transport + (tcp.offset >> 4) * 4;
 	if (tcp.flags != TCP_ACK || end != length || skb->len < length)
 		return false;
+	layout->end = end;
 	layout->link = skb->len - length;
 	layout->sack = find_option(skb, layout->transport + sizeof(tcp), end, OPTION_SACK);
-	if (!layout->sack)
-		return false;
 	ack->number = bpf_ntohl(tcp.acknowledgement);
 	ack->window = bpf_ntohs(tcp.window);
-	for (int i = 0; i < SACK_BLOCKS; i++) {
+	for (int i = 0; layout->sack && i < SACK_BLOCKS; i++) {
 		__u32 at = layout->sack + 2 + i * 8;
 		__be32 block[2];
 
@@ -151,7 +153,39 @@ static __always_inline bool tells_of_holes(struct __sk_buff *skb, struct layout 
 		ack->right[i] = bpf_ntohl(block[1]);
 		ack->blocks = i + 1;
 	}
-	return ack->blocks;
+	return true;
+}
+
+/* What an option of one block takes, in whole words: two bytes of nothing come before it. */
+#define ONE_BLOCK 12
+
+/* Makes room for an option of SACK with one block, behind all others. */
+static __always_inline bool make_room(struct __sk_buff *skb, struct layout *layout)
+{
+	__u32 at_length = layout->link + (layout->version == 4 ? 2 : 4), transport = layout->link + layout->transport;
+	__u32 segment = layout->end - layout->transport;
+	__u8 nothing[2] = { OPTION_NOTHING, OPTION_NOTHING }, offset;
+	__be16 before, after;
+
+	if (segment + ONE_BLOCK > LONGEST_HEADER || bpf_skb_change_tail(skb, skb->len + ONE_BLOCK, 0))
+		return false;
+	if (bpf_skb_load_bytes(skb, at_length, &before, sizeof(before)) ||
+	    bpf_skb_load_bytes(skb, transport + 12, &offset, sizeof(offset)))
+		return false;
+	after = bpf_htons(bpf_ntohs(before) + ONE_BLOCK);
+	offset += ONE_BLOCK / 4 << 4;
+	if (layout->version == 4 && bpf_l3_csum_replace(skb, layout->link + 10, before, after, sizeof(after)))
+		return false;
+	/* All that there is of it yet is the sum of what comes before the header, its length among it. */
+	if (bpf_l4_csum_replace(skb, transport + 16, bpf_htons(segment), bpf_htons(segment + ONE_BLOCK),
+				BPF_F_PSEUDO_HDR | sizeof(after)))
+		return false;
+	if (bpf_skb_store_bytes(skb, at_length, &after, sizeof(after), 0) ||
+	    bpf_skb_store_bytes(skb, transport + 12, &offset, sizeof(offset), 0) ||
+	    bpf_skb_store_bytes(skb, layout->link + layout->end, nothing, sizeof(nothing), 0))
+		return false;
+	layout->sack = layout->end + sizeof(nothing);
+	return true;
 }
 
 /* Writes the blocks that are left into an acknowledgement. Its checksum is still to be made. */
@@ -201,7 +235,9 @@ __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 	socket = skb->sk;
 	socket = socket ? bpf_sk_fullsock(socket) : NULL;
 	upload = socket ? bpf_sk_storage_get(&uploads, socket, 0, 0) : NULL;
-	if (!upload || !tells_of_holes(skb, &layout, &ack))
+	if (!upload || !only_tells(skb, &layout, &ack))
+		return false;
+	if (!ack.blocks && upload->holes.twice_left == upload->holes.twice_right)
 		return false;
 	client = subscriber_at(layout.client, layout.version);
 	lateness = bpf_map_lookup_elem(&lateness_of, &client);
@@ -219,6 +255,10 @@ __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 	case TELL_LESS:
 		if (rewrite(skb, &layout, &ack))
 			count(TOLD_LESS);
+		return false;
+	case TELL_TWICE:
+		if (layout.sack || make_room(skb, &layout))
+			rewrite(skb, &layout, &ack);
 		return false;
 	default:
 		return false;

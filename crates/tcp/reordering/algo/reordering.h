@@ -70,6 +70,8 @@ struct holes {
 	u32 acknowledged; /* what the sender was told last */
 	u32 window;       /* and the window field with it */
 	u32 told;         /* whether it was told anything */
+	u32 twice_left;   /* what came twice and was not told, as it lies behind a hole that is kept: from here on, */
+	u32 twice_right;  /* up to here; the same if there is nothing */
 };
 
 /* How late segments come by a link. All zero at first. */
@@ -100,6 +102,7 @@ struct acknowledgement {
 enum telling {
 	TELL,     /* it goes as it is */
 	TELL_LESS, /* with fewer or shorter blocks of SACK */
+	TELL_TWICE, /* with one in front that tells what came twice: of others the last has gone if there was any */
 	TELL_NOT, /* it says nothing else, and does not go */
 };
 
@@ -310,8 +313,44 @@ CC_INLINE int holes_kept(const struct holes *holes, u32 number, u32 hold_us, u32
 	return kept;
 }
 
-/* An acknowledgement without data, with blocks of SACK, is about to go. Blocks that must not be told yet are taken
- * out of it, or cut. One that tells of what came twice (RFC 2883) is told. */
+/* Whether the first block tells what came twice and lies behind a hole: it is within the second (RFC 2883, 4). */
+CC_INLINE int tells_twice_behind(const struct acknowledgement *ack)
+{
+	return ack->blocks > 1 && !precedes(ack->left[0], ack->left[1]) && !precedes(ack->right[1], ack->right[0]);
+}
+
+/* Whether the first block tells what came twice of that which is acknowledged. */
+CC_INLINE int tells_twice_before(const struct acknowledgement *ack)
+{
+	return ack->blocks && !precedes(ack->number, ack->right[0]);
+}
+
+/* Tells what came twice behind a hole that was kept, in front, now that all before is acknowledged, if it does not tell of
+ * something else already. A sender that hears nothing of its tail loss probe takes it for what has repaired a loss (RFC
+ * 8985, 7.4). */
+CC_INLINE int holes_tell_twice(struct holes *holes, struct acknowledgement *ack)
+{
+	if (holes->twice_left == holes->twice_right || precedes(ack->number, holes->twice_right) ||
+	    tells_twice_before(ack))
+		return 0;
+	for (int i = SACK_BLOCKS - 1; i > 0; i--) {
+		ack->left[i] = ack->left[i - 1];
+		ack->right[i] = ack->right[i - 1];
+	}
+	ack->left[0] = holes->twice_left;
+	ack->right[0] = holes->twice_right;
+	holes->twice_left = holes->twice_right;
+	if (!ack->blocks)
+		ack->blocks = 1;
+	ack->told = 0;
+	for (u32 i = 0; i < SACK_BLOCKS; i++)
+		ack->told += i < ack->blocks && ack->left[i] != ack->right[i];
+	return 1;
+}
+
+/* An acknowledgement without data is about to go. Blocks of SACK that must not be told yet are taken out of it, or cut.
+ * One that tells of what came twice (RFC 2883) is told; what came twice behind a hole that is kept is told with the
+ * acknowledgement that passes it. */
 CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, struct acknowledgement *ack, u32 now_us)
 {
 	int fresh = !holes->told || precedes(holes->acknowledged, ack->number) || holes->window != ack->window;
@@ -320,6 +359,10 @@ CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, struct ackno
 
 	ack->told = ack->blocks;
 	if (hold_us && holes_kept(holes, ack->number, hold_us, now_us, &from)) {
+		if (tells_twice_behind(ack) && precedes(from, ack->right[0])) {
+			holes->twice_left = ack->left[0];
+			holes->twice_right = ack->right[0];
+		}
 		for (u32 i = 0; i < SACK_BLOCKS; i++) {
 			if (i >= ack->blocks || !precedes(from, ack->right[i]))
 				continue;
@@ -337,5 +380,7 @@ CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, struct ackno
 	holes->told = 1;
 	holes->acknowledged = ack->number;
 	holes->window = ack->window;
+	if (holes_tell_twice(holes, ack))
+		return TELL_TWICE;
 	return less ? TELL_LESS : TELL;
 }

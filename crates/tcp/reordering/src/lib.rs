@@ -70,8 +70,9 @@ pub struct Acknowledgement<'a> {
 pub enum Telling {
     /// It goes as it is.
     Whole,
-    /// With these blocks of SACK only, of the first so many.
-    Less([(u32, u32); 4], usize),
+    /// With these blocks of SACK in place of its own, the first so many: fewer, or one that tells what came twice (RFC 2883) in
+    /// front.
+    Blocks([(u32, u32); 4], usize),
     /// It does not go: it says nothing but what is not to be told yet.
     Nothing,
 }
@@ -101,7 +102,7 @@ impl Holes {
         }
     }
 
-    /// An acknowledgement without data that has blocks of SACK is about to go, and holes are to be kept for `hold`.
+    /// An acknowledgement without data is about to go, and holes are to be kept for `hold`.
     pub fn tell(&mut self, hold: Span, ack: Acknowledgement<'_>, now: Time) -> Telling {
         let mut said = ffi::Acknowledgement {
             number: ack.number,
@@ -118,12 +119,12 @@ impl Holes {
         let hold = hold.as_micros().min(u64::from(ffi::HOLD_MOST)) as u32;
         match ffi::tell(&mut self.holes, hold, &mut said, micros(now)) {
             ffi::telling::TELL => Telling::Whole,
-            ffi::telling::TELL_LESS => {
+            ffi::telling::TELL_LESS | ffi::telling::TELL_TWICE => {
                 let mut blocks = [(0, 0); 4];
                 let all = said.left.into_iter().zip(said.right).take(said.blocks as usize);
                 let told = all.filter(|(left, right)| left != right);
                 blocks.iter_mut().zip(told).for_each(|(place, block)| *place = block);
-                Telling::Less(blocks, said.told as usize)
+                Telling::Blocks(blocks, said.told as usize)
             }
             _ => Telling::Nothing,
         }

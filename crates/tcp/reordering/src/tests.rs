@@ -44,7 +44,7 @@ impl Upload {
         let back = |number: u32| number.wrapping_sub(self.first) / MSS;
         match self.holes.tell(Span::from_millis(hold), ack, at(now)) {
             Telling::Whole => vec![u32::MAX],
-            Telling::Less(blocks, count) => blocks[..count]
+            Telling::Blocks(blocks, count) => blocks[..count]
                 .iter()
                 .flat_map(|(left, right)| [back(*left), back(*right)])
                 .collect(),
@@ -184,6 +184,34 @@ fn acknowledgements_say_nothing_beyond_a_young_hole() {
     assert_eq!(upload.tell(0, 4, &[(7, 8), (5, 6)], 20.0), WHOLE, "nothing is to be kept");
 }
 
+/// A tail loss probe is sent while all waits for a hole that is kept: it is answered when the hole has filled.
+#[test]
+fn what_came_twice_behind_a_hole_is_told_once_the_hole_has_filled() {
+    let mut upload = Upload::new(u32::MAX - 3000);
+    upload.come(0, 0, 0.0);
+    assert_eq!(upload.tell(10, 1, &[], 0.0), WHOLE);
+    upload.come(2, 0, 1.0);
+    upload.come(3, 0, 1.0);
+    assert_eq!(upload.tell(10, 1, &[(2, 4)], 1.0), NOTHING);
+    upload.come(3, 5, 5.0);
+    assert_eq!(upload.tell(10, 1, &[(3, 4), (2, 4)], 5.0), NOTHING);
+    upload.come(1, 0, 9.0);
+    assert_eq!(upload.tell(10, 4, &[], 9.0), [3, 4]);
+    assert_eq!(upload.tell(10, 4, &[], 9.1), WHOLE, "once");
+    // With other blocks: in front of them, and not before what lies behind it all is acknowledged.
+    upload.come(5, 9, 11.0);
+    upload.come(5, 9, 12.0);
+    assert_eq!(upload.tell(10, 4, &[(5, 6), (5, 6)], 12.0), NOTHING);
+    upload.come(7, 9, 13.0);
+    upload.come(4, 9, 14.0);
+    assert_eq!(upload.tell(0, 6, &[(7, 8)], 14.0), [5, 6]);
+    // What the sender was told of is not told again.
+    upload.come(9, 9, 15.0);
+    assert_eq!(upload.tell(0, 6, &[(9, 10), (9, 10), (7, 8)], 15.0), WHOLE);
+    upload.come(6, 9, 16.0);
+    assert_eq!(upload.tell(0, 8, &[(9, 10)], 16.0), WHOLE);
+}
+
 #[test]
 fn a_window_that_changes_is_told_without_blocks() {
     let mut upload = Upload::new(9);
@@ -194,7 +222,7 @@ fn a_window_that_changes_is_told_without_blocks() {
     let sack = [(upload.number(2), upload.number(3))];
     let ack = Acknowledgement { number: upload.number(1), window: 0, sack: &sack };
     let telling = upload.holes.tell(Span::from_millis(10), ack, at(1.2));
-    assert!(matches!(telling, Telling::Less(_, 0)), "{telling:?}");
+    assert!(matches!(telling, Telling::Blocks(_, 0)), "{telling:?}");
 }
 
 proptest! {

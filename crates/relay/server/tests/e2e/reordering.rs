@@ -97,6 +97,13 @@ fn holes_that_fill_by_themselves_are_kept_from_clients() {
         let hand = Hand::open_with_sack(&wire, from, address);
         let mut another = Client { wire: &wire, hand, far: accept(&listener) };
         assert_eq!(another.one_late(), 0, "{version} {unit:?}");
+        // What comes twice meanwhile is told of when the hole has filled: a tail loss probe is answered (RFC 8985, 7.4).
+        another.send(0);
+        another.send(2);
+        another.send(3);
+        assert_eq!(another.send(3), [] as [Vec<_>; 0]);
+        assert_eq!(another.send(1), [[(another.number(3), another.number(4))]]);
+        another.all_there(4);
         // What does not come is told of in the end, and what is behind a younger hole is not.
         client.send(0);
         assert_eq!(client.send(2), [] as [Vec<_>; 0]);
