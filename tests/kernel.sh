@@ -19,7 +19,7 @@ programs() {
     cat <<'TEXT'
 midspan-steer lib midspan_steer
 midspan-ccload test kernel
-midspan-relay test e2e steer:: vlan:: accounts:: identity:: first_window:: confirm:: learned:: blind:: proof::a_relay proof::rules
+midspan-relay test e2e steer:: vlan:: reordering:: accounts:: identity:: first_window:: confirm:: learned:: blind:: proof::a_relay proof::rules
 midspan test assist_fallback
 TEXT
 }
