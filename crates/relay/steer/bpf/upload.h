@@ -227,7 +227,6 @@ __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 	struct layout layout = {};
 	struct lateness *lateness;
 	struct bpf_sock *socket;
-	struct address client;
 	struct upload *upload;
 	enum telling telling;
 	__u32 hold, now;
@@ -239,8 +238,8 @@ __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 		return false;
 	if (!ack.blocks && upload->holes.twice_left == upload->holes.twice_right)
 		return false;
-	client = subscriber_at(layout.client, layout.version);
-	lateness = bpf_map_lookup_elem(&lateness_of, &client);
+	layout.client = subscriber_at(layout.client, layout.version);
+	lateness = bpf_map_lookup_elem(&lateness_of, &layout.client);
 	if (!lateness)
 		return false;
 	hold = min32(lateness->hold_us, longest_us);
