@@ -247,19 +247,13 @@ __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 	bpf_spin_lock(&upload->lock);
 	telling = holes_tell(&upload->holes, hold, &ack, now);
 	bpf_spin_unlock(&upload->lock);
-	switch (telling) {
-	case TELL_NOT:
+	if (telling == TELL_NOT) {
 		count(KEPT_BACK);
 		return true;
-	case TELL_LESS:
-		if (rewrite(skb, &layout, &ack))
-			count(TOLD_LESS);
-		return false;
-	case TELL_TWICE:
-		if (layout.sack || make_room(skb, &layout))
-			rewrite(skb, &layout, &ack);
-		return false;
-	default:
-		return false;
 	}
+	if (telling == TELL || (!layout.sack && !make_room(skb, &layout)))
+		return false;
+	if (rewrite(skb, &layout, &ack) && telling == TELL_LESS)
+		count(TOLD_LESS);
+	return false;
 }

@@ -70,8 +70,8 @@ pub struct Acknowledgement<'a> {
 pub enum Telling {
     /// It goes as it is.
     Whole,
-    /// With these blocks of SACK in place of its own, the first so many: fewer, or one that tells what came twice (RFC 2883) in
-    /// front.
+    /// With these blocks of SACK in place of its own, the first so many: fewer, or first of all one that tells what came
+    /// twice (RFC 2883).
     Blocks([(u32, u32); 4], usize),
     /// It does not go: it says nothing but what is not to be told yet.
     Nothing,
