@@ -26,8 +26,6 @@
 #define ORIGINAL_AWAITED 100000u
 /* A hole that nothing has filled for so long is forgotten, in us. */
 #define HOLE_FORGOTTEN 1000000u
-/* Losses found so close to each other are one event for the sender, in us. */
-#define LOSSES_APART 2000u
 /* When as many have been judged, what was before counts half. */
 #define JUDGED_MOST 512u
 /* Holding pays while so many segments come late for each event of loss: to be told late of a loss costs a sender more
@@ -46,6 +44,7 @@ struct hole {
 	u32 end;      /* the first behind it that is not */
 	u32 stamp;    /* TSval of the segment that showed it */
 	u32 found_us; /* when that came */
+	u32 recovery; /* once it is refilled: in which of the sender's recoveries */
 };
 
 /* What is worked with while a segment is looked at. In memory, as verifiers follow every value that a local variable may
@@ -57,8 +56,7 @@ struct work {
 	u32 refilled;     /* a bit each, as in `holes` */
 	u32 which;        /* the bit of the hole that it fills; 0 if it fills none */
 	u32 is_original;  /* it is what was missing, and came late */
-	u32 is_lost;      /* an original was awaited for long enough */
-	u32 lost_us;      /* when the hole of that was found */
+	u32 is_lost;      /* an original was awaited for long enough, of a recovery in which nothing was lost so far */
 };
 
 /* What a receiver misses. All zero at first. */
@@ -67,6 +65,9 @@ struct holes {
 	struct hole hole[HOLES];
 	u32 open;         /* a bit each: nothing has come */
 	u32 refilled;     /* a bit each: retransmitted, and whether the original is late is not known yet */
+	u32 recoveries;   /* of the sender, so far: of what it had sent when it began one it reduces its window once */
+	u32 recovered;    /* what it had sent by then ends here (`RecoveryPoint`, RFC 6675) */
+	u32 counted;      /* the last of them that counts as an event of loss */
 	u32 acknowledged; /* what the sender was told last */
 	u32 window;       /* and the window field with it */
 	u32 told;         /* whether it was told anything */
@@ -81,7 +82,6 @@ struct lateness {
 	u16 judged;       /* both, since they last counted half */
 	u16 taught;       /* of a sender: of how many of these its network has been told */
 	u16 unused;
-	u32 lost_us;      /* when the hole of the last loss was found */
 	u32 hold_us;      /* how long holes are to be kept from senders; 0: not at all */
 };
 
@@ -158,20 +158,16 @@ CC_INLINE void lateness_begin(struct lateness *lateness, const struct lateness *
 	lateness->hold_us = network->hold_us;
 }
 
-/* What a segment has shown: one came that others had overtaken by `late_us`, if `is_late`; and one was lost whose hole
- * was found at `lost_us`, if `is_lost`. Whether it counts. */
-CC_INLINE int lateness_judge(struct lateness *lateness, int is_late, u32 late_us, int is_lost, u32 lost_us)
+/* What a segment has shown: one came that others had overtaken by `late_us`, if `is_late`; and there was an event of
+ * loss, if `is_lost`. Whether it was anything. */
+CC_INLINE int lateness_judge(struct lateness *lateness, int is_late, u32 late_us, int is_lost)
 {
 	u32 bucket = late_us / LATENESS_STEP;
 
-	if (is_lost && lost_us - lateness->lost_us < LOSSES_APART)
-		is_lost = 0;
 	if (!is_late && !is_lost)
 		return 0;
-	if (is_lost) {
-		lateness->lost_us = lost_us;
+	if (is_lost)
 		lateness->lost++;
-	}
 	/* Its bounds are to be checked on itself. */
 	CC_OPAQUE(bucket);
 	if (is_late && bucket < LATENESS_BUCKETS)
@@ -204,6 +200,17 @@ CC_INLINE void work_add(struct work *work, u32 start, u32 end, u32 refilled)
 	work->parts[place].end = end;
 	work->refilled |= refilled << place;
 	work->count = place + 1;
+}
+
+/* A hole has been refilled. That begins a recovery of the sender's, unless it had sent what was missing when it began the
+ * last: what it sends first in one comes behind all that it had sent before. */
+CC_INLINE void holes_refill(struct holes *holes, struct hole *hole, u32 highest)
+{
+	if (!holes->recoveries || !precedes(hole->start, holes->recovered)) {
+		holes->recoveries++;
+		holes->recovered = highest;
+	}
+	hole->recovery = holes->recoveries;
 }
 
 /* Puts as many of these as there are places for among the holes. */
@@ -247,8 +254,10 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 			continue;
 		} else if (holes->refilled & bit && age > ORIGINAL_AWAITED) {
 			holes->refilled &= ~bit;
-			work->is_lost = 1;
-			work->lost_us = hole->found_us;
+			if (precedes(holes->counted, hole->recovery)) {
+				holes->counted = hole->recovery;
+				work->is_lost = 1;
+			}
 		} else if (age > HOLE_FORGOTTEN) {
 			holes->open &= ~bit;
 		} else if (precedes(sequence, hole->end) && precedes(hole->start, end)) {
@@ -276,8 +285,10 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 			work_add(work, end, until, was_refilled);
 			until = end;
 		}
-		if (!work->is_original)
+		if (!work->is_original) {
+			holes_refill(holes, &work->filled, highest);
 			work_add(work, start, until, 1);
+		}
 	} else if (precedes(highest, sequence)) {
 		work->filled.stamp = stamp;
 		work->filled.found_us = now_us;
@@ -286,11 +297,11 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 	holes_add(holes);
 	IN_MEMORY();
 	late_us = now_us - work->filled.found_us;
-	if (!lateness_judge(lateness, work->is_original, late_us, work->is_lost, work->lost_us))
+	if (!lateness_judge(lateness, work->is_original, late_us, work->is_lost))
 		return;
 	if (lateness->taught < TAUGHT_MOST) {
 		lateness->taught++;
-		lateness_judge(network, work->is_original, late_us, work->is_lost, work->lost_us);
+		lateness_judge(network, work->is_original, late_us, work->is_lost);
 	}
 }
 

@@ -146,6 +146,36 @@ fn no_sender_speaks_for_its_network() {
     assert_eq!(Lateness::of_network(&lossy.network).hold(), STEP * 11);
 }
 
+/// Slow start has overflowed a queue: every second of sixty segments is missing, all sent before the first of them is sent
+/// again, over 20 ms.
+fn an_overflow(upload: &mut Upload, from: u32, now: f64) {
+    for place in (0..60).step_by(2) {
+        upload.come(from + place, now as u32, now + f64::from(place) / 3.0);
+    }
+    for place in (1..60).step_by(2) {
+        upload.come(from + place, now as u32 + 25, now + 25.0 + f64::from(place) / 3.0);
+    }
+    // What comes twice later says nothing but that time has passed.
+    for later in 0..50 {
+        upload.come(from, now as u32 + 100, now + 100.0 + f64::from(later));
+    }
+}
+
+#[test]
+fn what_is_lost_before_the_sender_recovers_is_one_event() {
+    let mut upload = Upload::new(u32::MAX - 90_000);
+    upload.come(0, 0, 0.0);
+    for round in 0..8 {
+        one_late(&mut upload, 1 + round * 5, f64::from(round) * 20.0);
+    }
+    an_overflow(&mut upload, 41, 200.0);
+    assert!(upload.lateness.hold() > Span::ZERO, "eight late, one event");
+    an_overflow(&mut upload, 101, 500.0);
+    assert!(upload.lateness.hold() > Span::ZERO, "two");
+    an_overflow(&mut upload, 161, 800.0);
+    assert_eq!(upload.lateness.hold(), Span::ZERO, "three");
+}
+
 /// On a leg of a millisecond what comes 10 ms late was sent again long before.
 #[test]
 fn an_original_that_comes_after_its_retransmission_was_late() {
