@@ -139,11 +139,15 @@ CC_INLINE u32 lateness_hold(const struct lateness *lateness)
 }
 
 /* What a sender of which nothing is known begins with: what its network knows, if by that holes are to be kept. Losses
- * alone are nothing to begin with, as they are told at once anyway. */
+ * alone are nothing to begin with, as they are told at once anyway. Where nothing is known of the network either, what is
+ * missing is waited for until something is: told at once, a late segment costs the sender its slow start, as it finds out
+ * only after having reduced again. */
 CC_INLINE void lateness_begin(struct lateness *lateness, const struct lateness *network)
 {
 	u32 all = network->judged, judged = 0;
 
+	if (!all)
+		lateness->hold_us = HOLD_MOST;
 	if (!network->hold_us || !all)
 		return;
 	/* Rounded up: a hold must be long enough for the latest, too. */

@@ -26,15 +26,15 @@ impl Default for Lateness {
 
 impl Lateness {
     /// What is known of a new sender's link: what its `network` has found of others, worth a few holes of its own, if by that
-    /// holes are to be kept from it, and nothing else.
+    /// holes are to be kept from it, and nothing else. Where that has found nothing yet, holes are kept until it has.
     pub fn of_network(network: &Lateness) -> Lateness {
         let mut lateness = Lateness::default();
         ffi::begin(&mut lateness.0, &network.0);
         lateness
     }
 
-    /// How long holes are to be kept from senders: most late segments have come by then. Zero where too little is known,
-    /// and where too many are lost: to be told of a loss late costs a sender more than to take a late segment for lost.
+    /// How long holes are to be kept from senders: most late segments have come by then. Zero where too many are lost: to be
+    /// told of a loss late costs a sender more than to take a late segment for lost.
     pub fn hold(&self) -> Span {
         Span::from_micros(u64::from(self.0.hold_us))
     }

@@ -67,7 +67,7 @@ fn one_late(upload: &mut Upload, from: u32, now: f64) {
 fn holes_that_fill_by_themselves_are_kept_for_as_long_as_they_take() {
     let mut upload = Upload::new(u32::MAX - 50_000);
     upload.come(0, 0, 0.0);
-    assert_eq!(upload.lateness.hold(), Span::ZERO, "nothing is known");
+    assert_eq!(upload.lateness.hold(), HOLD_MOST, "nothing is known");
     one_late(&mut upload, 1, 20.0);
     // 9.8 ms are in the tenth step, and the acknowledgement takes one more.
     assert_eq!(upload.lateness.hold(), STEP * 11);
@@ -117,6 +117,16 @@ fn a_new_sender_begins_with_what_its_network_knows() {
     );
     losses(&mut second, 25, 1, 1600.0);
     assert_eq!(second.lateness.hold(), Span::ZERO);
+}
+
+#[test]
+fn where_nothing_is_known_the_first_loss_is_waited_for() {
+    let mut upload = Upload::new(7);
+    losses(&mut upload, 0, 1, 0.0);
+    assert_eq!(upload.lateness.hold(), HOLD_MOST, "it may yet be late");
+    losses(&mut upload, 5, 1, 300.0);
+    assert_eq!(upload.lateness.hold(), Span::ZERO);
+    assert_eq!(Upload::in_network(9, upload.network).lateness.hold(), Span::ZERO);
 }
 
 #[test]
