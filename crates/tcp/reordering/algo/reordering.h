@@ -22,8 +22,8 @@
  * many there are. */
 #define LATENESS_STEP 1024u
 #define LATENESS_BUCKETS 50
-/* A hole that was filled by a retransmission waits so long for the original, in us, before that counts as lost. */
-#define ORIGINAL_AWAITED 100000u
+/* A hole that is older and was filled by a retransmission counts as lost, in us: the original would come too late. */
+#define ORIGINAL_AWAITED HOLD_MOST
 /* A hole that nothing has filled for so long is forgotten, in us. */
 #define HOLE_FORGOTTEN 1000000u
 /* When as many have been judged, what was before counts half. */
@@ -56,7 +56,7 @@ struct work {
 	u32 refilled;     /* a bit each, as in `holes` */
 	u32 which;        /* the bit of the hole that it fills; 0 if it fills none */
 	u32 is_original;  /* it is what was missing, and came late */
-	u32 is_lost;      /* an original was awaited for long enough, of a recovery in which nothing was lost so far */
+	u32 is_lost;      /* there was an event of loss */
 };
 
 /* What a receiver misses. All zero at first. */
@@ -140,8 +140,8 @@ CC_INLINE u32 lateness_hold(const struct lateness *lateness)
 
 /* What a sender of which nothing is known begins with: what its network knows, if by that holes are to be kept. Losses
  * alone are nothing to begin with, as they are told at once anyway. Where nothing is known of the network either, what is
- * missing is waited for until something is: told at once, a late segment costs the sender its slow start, as it finds out
- * only after having reduced again. */
+ * missing is waited for until something is, or until a loss is certain: told at once, late segments cost the sender its
+ * slow start, as it finds out only after having reduced again. */
 CC_INLINE void lateness_begin(struct lateness *lateness, const struct lateness *network)
 {
 	u32 all = network->judged, judged = 0;
@@ -217,6 +217,16 @@ CC_INLINE void holes_refill(struct holes *holes, struct hole *hole, u32 highest)
 	hole->recovery = holes->recoveries;
 }
 
+/* The original of a hole that was refilled is awaited no longer: whether that is an event of loss, the first of its
+ * recovery. */
+CC_INLINE u32 holes_lost(struct holes *holes, const struct hole *hole)
+{
+	if (!precedes(holes->counted, hole->recovery))
+		return 0;
+	holes->counted = hole->recovery;
+	return 1;
+}
+
 /* Puts as many of these as there are places for among the holes. */
 CC_INLINE void holes_add(struct holes *holes)
 {
@@ -258,10 +268,7 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 			continue;
 		} else if (holes->refilled & bit && age > ORIGINAL_AWAITED) {
 			holes->refilled &= ~bit;
-			if (precedes(holes->counted, hole->recovery)) {
-				holes->counted = hole->recovery;
-				work->is_lost = 1;
-			}
+			work->is_lost |= holes_lost(holes, hole);
 		} else if (age > HOLE_FORGOTTEN) {
 			holes->open &= ~bit;
 		} else if (precedes(sequence, hole->end) && precedes(hole->start, end)) {
@@ -291,7 +298,10 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 		}
 		if (!work->is_original) {
 			holes_refill(holes, &work->filled, highest);
-			work_add(work, start, until, 1);
+			if (now_us - work->filled.found_us > ORIGINAL_AWAITED)
+				work->is_lost |= holes_lost(holes, &work->filled);
+			else
+				work_add(work, start, until, 1);
 		}
 	} else if (precedes(highest, sequence)) {
 		work->filled.stamp = stamp;

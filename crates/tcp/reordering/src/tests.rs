@@ -127,6 +127,13 @@ fn where_nothing_is_known_the_first_loss_is_waited_for() {
     losses(&mut upload, 5, 1, 300.0);
     assert_eq!(upload.lateness.hold(), Span::ZERO);
     assert_eq!(Upload::in_network(9, upload.network).lateness.hold(), Span::ZERO);
+    // Once it was, there is no doubt.
+    let mut upload = Upload::new(7);
+    for (segment, sent, now) in [(0, 0, 0.0), (2, 0, 0.2), (3, 51, 51.0), (1, 52, 52.0)] {
+        upload.come(segment, sent, now);
+    }
+    assert_eq!(upload.lateness.hold(), Span::ZERO);
+    assert_eq!(Upload::in_network(9, upload.network).lateness.hold(), Span::ZERO);
 }
 
 #[test]

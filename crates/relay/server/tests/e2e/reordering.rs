@@ -85,13 +85,10 @@ fn holes_that_fill_by_themselves_are_kept_from_clients() {
         let hand = Hand::open_with_sack(&wire, from, address);
         let far = accept(&listener);
         let mut client = Client { wire: &wire, hand, far };
-        // Nothing is known yet: the client is told.
-        assert_eq!(client.one_late(), 2);
-        for _ in 0..5 {
-            client.one_late();
+        // Nothing is known yet, and something from then on.
+        for _ in 0..6 {
+            assert_eq!(client.one_late(), 0, "{version} {unit:?}");
         }
-        // It is known now.
-        assert_eq!(client.one_late(), 0, "{version} {unit:?}");
         // Another client of the same network begins with what this one has shown.
         let from = SocketAddr::new(host(version, 3), 40_000);
         let hand = Hand::open_with_sack(&wire, from, address);
@@ -133,5 +130,29 @@ fn a_client_is_told_of_every_hole_if_it_is_to_be() {
     let mut client = Client { wire: &wire, hand, far };
     for _ in 0..8 {
         assert_eq!(client.one_late(), 2);
+    }
+}
+
+#[test]
+fn where_nothing_is_known_one_loss_is_told_late_and_the_next_at_once() {
+    let Some(world) = World::new() else { return };
+    let Some(wire) = Wire::new(&world.relay, Unit::Packet) else { return };
+    let Some(_relay) = start(&world, EARLY) else { return };
+    let (listener, address) = world.listen(SERVER[0]);
+    for last in [2, 3] {
+        let hand = Hand::open_with_sack(&wire, SocketAddr::new(host(4, last), 40_000), address);
+        let mut client = Client { wire: &wire, hand, far: accept(&listener) };
+        if last == 2 {
+            client.send(0);
+            assert_eq!(client.send(2), [] as [Vec<_>; 0]);
+            thread::sleep(HELD);
+            assert_eq!(client.send(3), [[(client.number(2), client.number(4))]]);
+            client.hand.stamp = client.hand.stamp.map(|stamp| stamp + 100);
+            client.send(1);
+            client.all_there(4);
+        }
+        // Of this client, and of its neighbour.
+        client.send(0);
+        assert_eq!(client.send(2), [[(client.number(2), client.number(3))]], "{last}");
     }
 }
