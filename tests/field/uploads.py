@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""First uploads over a link that delivers late: what a client pays for, and what its neighbours are spared.
+"""Uploads over a link that delivers late: the first of a network, the next, and a neighbour's first.
 
 Uploads by iperf3 over cells of scenarios/radio/never-slower-live.toml, one after the other: two by a client, then one by
 another client of the same network (/24), of whom the relay knows nothing. Each round has a new relay, and the same
