@@ -71,8 +71,10 @@ impl Hold {
             window: segment.window,
             sack: segment.sack_blocks(),
         };
-        let hold = latenesses.known.get(&of).map_or(Span::ZERO, Lateness::hold);
-        match self.holes.tell(hold.min(self.most), ack, now) {
+        let lateness = latenesses.known.get(&of);
+        let hold = lateness.map_or(Span::ZERO, Lateness::hold).min(self.most);
+        let is_known = lateness.is_some_and(Lateness::is_known);
+        match self.holes.tell((hold, is_known), ack, now) {
             Telling::Whole => {}
             Telling::Blocks(blocks, count) => {
                 segment.sack_count = count as u8;

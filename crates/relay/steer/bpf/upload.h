@@ -245,7 +245,7 @@ __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 	hold = min32(lateness->hold_us, longest_us);
 	now = bpf_ktime_get_ns() / NSEC_PER_USEC;
 	bpf_spin_lock(&upload->lock);
-	telling = holes_tell(&upload->holes, hold, &ack, now);
+	telling = holes_tell(&upload->holes, hold, lateness->judged, &ack, now);
 	bpf_spin_unlock(&upload->lock);
 	if (telling == TELL_NOT) {
 		count(KEPT_BACK);

@@ -18,6 +18,11 @@
 #define HOLE_PARTS 3
 /* No hole is kept from the sender for longer, in us: it must notice within its own least timeout (200 ms in Linux). */
 #define HOLD_MOST 50000u
+/* A sender from which nothing has come for longer than this, in us, while a hole is kept from it, has sent all that it may: what
+ * comes then is a probe (RFC 8985, 7.2: after two round trips; Linux adds two ticks). */
+#define SENDER_STALLED 3000u
+/* Holes that are closer to each other, in bytes, are what an overflowing queue leaves: segments come late by themselves. */
+#define OVERFLOW_APART 16384u
 /* How much a bucket of lateness holds, in us, a power of two so that verifiers know what a quotient can be; and how
  * many there are. */
 #define LATENESS_STEP 1024u
@@ -68,6 +73,10 @@ struct holes {
 	u32 recoveries;   /* of the sender, so far: of what it had sent when it began one it reduces its window once */
 	u32 recovered;    /* what it had sent by then ends here (`RecoveryPoint`, RFC 6675) */
 	u32 counted;      /* the last of them that counts as an event of loss */
+	u32 found;        /* whether a hole was ever found, */
+	u32 found_end;    /* and the end of the last */
+	u32 overflowed;   /* whether two were so close that a queue must have overflowed */
+	u32 heard_us;     /* when the last hole was found, or an acknowledgement that tells of one was about to go */
 	u32 acknowledged; /* what the sender was told last */
 	u32 window;       /* and the window field with it */
 	u32 told;         /* whether it was told anything */
@@ -305,7 +314,11 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 		}
 	} else if (precedes(highest, sequence)) {
 		work->filled.stamp = stamp;
-		work->filled.found_us = now_us;
+		work->filled.found_us = holes->heard_us = now_us;
+		if (holes->found && highest - holes->found_end < OVERFLOW_APART)
+			holes->overflowed = 1;
+		holes->found = 1;
+		holes->found_end = sequence;
 		work_add(work, highest, sequence, 0);
 	}
 	holes_add(holes);
@@ -373,15 +386,19 @@ CC_INLINE int holes_tell_twice(struct holes *holes, struct acknowledgement *ack)
 
 /* An acknowledgement without data is about to go. Blocks of SACK that must not be told yet are taken out of it, or cut.
  * One that tells of what came twice (RFC 2883) is told; what came twice behind a hole that is kept is told with the
- * acknowledgement that passes it. */
-CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, struct acknowledgement *ack, u32 now_us)
+ * acknowledgement that passes it. While nothing `is_known`, a sender is told at once that has overflowed a queue, or has
+ * stalled: it may have lost something, and would have to wait for its timeout. */
+CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, int is_known, struct acknowledgement *ack, u32 now_us)
 {
 	int fresh = !holes->told || precedes(holes->acknowledged, ack->number) || holes->window != ack->window;
+	int waits = hold_us &&
+		    (is_known || (!holes->overflowed && now_us - holes->heard_us < SENDER_STALLED));
 	u32 from = 0;
 	int less = 0;
 
 	ack->told = ack->blocks;
-	if (hold_us && holes_kept(holes, ack->number, hold_us, now_us, &from)) {
+	holes->heard_us = now_us;
+	if (waits && holes_kept(holes, ack->number, hold_us, now_us, &from)) {
 		if (tells_twice_behind(ack) && precedes(from, ack->right[0])) {
 			holes->twice_left = ack->left[0];
 			holes->twice_right = ack->right[0];

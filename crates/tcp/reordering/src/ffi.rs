@@ -38,9 +38,14 @@ pub(crate) fn came(
 }
 
 /// `holes_tell`.
-pub(crate) fn tell(holes: &mut Holes, hold_us: u32, ack: &mut Acknowledgement, now_us: u32) -> u32 {
+pub(crate) fn tell(
+    holes: &mut Holes,
+    (hold_us, is_known): (u32, bool),
+    ack: &mut Acknowledgement,
+    now_us: u32,
+) -> u32 {
     // SAFETY: it touches only what it is given.
-    unsafe { c::midspan_reordering_tell(holes, hold_us, ack, now_us) }
+    unsafe { c::midspan_reordering_tell(holes, hold_us, is_known.into(), ack, now_us) }
 }
 
 /// `lateness_begin`.

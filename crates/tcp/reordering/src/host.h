@@ -8,7 +8,7 @@ void midspan_reordering_came(struct holes *holes, struct lateness *lateness, str
 			     u32 end, u32 highest, u32 stamp, u32 now_us);
 
 /* An `enum telling`. */
-u32 midspan_reordering_tell(struct holes *holes, u32 hold_us, struct acknowledgement *ack, u32 now_us);
+u32 midspan_reordering_tell(struct holes *holes, u32 hold_us, int is_known, struct acknowledgement *ack, u32 now_us);
 
 /* `lateness_begin`. */
 void midspan_reordering_begin(struct lateness *lateness, const struct lateness *network);

@@ -38,6 +38,11 @@ impl Lateness {
     pub fn hold(&self) -> Span {
         Span::from_micros(u64::from(self.0.hold_us))
     }
+
+    /// Whether anything is known, of the sender or of its network.
+    pub fn is_known(&self) -> bool {
+        self.0.judged > 0
+    }
 }
 
 /// What a receiver's peer has sent, and what of it is missing.
@@ -102,8 +107,14 @@ impl Holes {
         }
     }
 
-    /// An acknowledgement without data is about to go, and holes are to be kept for `hold`.
-    pub fn tell(&mut self, hold: Span, ack: Acknowledgement<'_>, now: Time) -> Telling {
+    /// An acknowledgement without data is about to go, and holes are to be kept for `hold`; until the sender stalls if nothing
+    /// `is_known`.
+    pub fn tell(
+        &mut self,
+        (hold, is_known): (Span, bool),
+        ack: Acknowledgement<'_>,
+        now: Time,
+    ) -> Telling {
         let mut said = ffi::Acknowledgement {
             number: ack.number,
             window: u32::from(ack.window),
@@ -117,7 +128,7 @@ impl Holes {
             said.blocks += 1;
         }
         let hold = hold.as_micros().min(u64::from(ffi::HOLD_MOST)) as u32;
-        match ffi::tell(&mut self.holes, hold, &mut said, micros(now)) {
+        match ffi::tell(&mut self.holes, (hold, is_known), &mut said, micros(now)) {
             ffi::telling::TELL => Telling::Whole,
             ffi::telling::TELL_LESS | ffi::telling::TELL_TWICE => {
                 let mut blocks = [(0, 0); 4];

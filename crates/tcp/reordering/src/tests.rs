@@ -37,12 +37,23 @@ impl Upload {
         self.holes.came((&mut self.lateness, &mut self.network), data, sent, at(now));
     }
 
+    /// What is told while nothing is known: whether it is everything.
+    fn tells_all(&mut self, number: u32, sack: &[(u32, u32)], now: f64) -> bool {
+        let blocks: Vec<_> =
+            sack.iter().map(|(from, to)| (self.number(*from), self.number(*to))).collect();
+        let ack = Acknowledgement { number: self.number(number), window: 100, sack: &blocks };
+        let Lateness(ffi::Lateness { judged: 0, .. }) = self.lateness else { panic!("known") };
+        let telling =
+            self.holes.tell((self.lateness.hold(), self.lateness.is_known()), ack, at(now));
+        telling == Telling::Whole
+    }
+
     fn tell(&mut self, hold: u64, number: u32, sack: &[(u32, u32)], now: f64) -> Vec<u32> {
         let blocks: Vec<_> =
             sack.iter().map(|(from, to)| (self.number(*from), self.number(*to))).collect();
         let ack = Acknowledgement { number: self.number(number), window: 100, sack: &blocks };
         let back = |number: u32| number.wrapping_sub(self.first) / MSS;
-        match self.holes.tell(Span::from_millis(hold), ack, at(now)) {
+        match self.holes.tell((Span::from_millis(hold), true), ack, at(now)) {
             Telling::Whole => vec![u32::MAX],
             Telling::Blocks(blocks, count) => blocks[..count]
                 .iter()
@@ -163,6 +174,32 @@ fn no_sender_speaks_for_its_network() {
     assert_eq!(Lateness::of_network(&lossy.network).hold(), STEP * 11);
 }
 
+#[test]
+fn where_nothing_is_known_a_sender_that_has_stalled_is_told() {
+    let mut upload = Upload::new(u32::MAX - 3000);
+    upload.come(0, 0, 0.0);
+    assert!(upload.tells_all(1, &[], 0.0));
+    upload.come(2, 0, 90.0);
+    assert!(!upload.tells_all(1, &[(2, 3)], 90.0), "it came after a pause, and showed the hole");
+    upload.come(3, 0, 92.0);
+    assert!(!upload.tells_all(1, &[(2, 4)], 92.0));
+    upload.come(4, 0, 95.1);
+    assert!(upload.tells_all(1, &[(2, 5)], 95.1), "a probe");
+}
+
+#[test]
+fn where_nothing_is_known_a_sender_that_has_overflowed_a_queue_is_told() {
+    let mut upload = Upload::new(u32::MAX - 3000);
+    upload.come(0, 0, 0.0);
+    upload.come(2, 0, 1.0);
+    assert!(!upload.tells_all(1, &[(2, 3)], 1.0));
+    (3..20).for_each(|segment| upload.come(segment, 0, 1.1));
+    upload.come(21, 0, 1.2);
+    assert!(!upload.tells_all(1, &[(21, 22), (2, 20)], 1.2), "the holes are far from each other");
+    upload.come(25, 0, 1.3);
+    assert!(upload.tells_all(1, &[(25, 26), (21, 22), (2, 20)], 1.3));
+}
+
 /// Slow start has overflowed a queue: every second of sixty segments is missing, all sent before the first of them is sent
 /// again, over 20 ms.
 fn an_overflow(upload: &mut Upload, from: u32, now: f64) {
@@ -268,7 +305,7 @@ fn a_window_that_changes_is_told_without_blocks() {
     assert_eq!(upload.tell(10, 1, &[(2, 3)], 1.1), NOTHING);
     let sack = [(upload.number(2), upload.number(3))];
     let ack = Acknowledgement { number: upload.number(1), window: 0, sack: &sack };
-    let telling = upload.holes.tell(Span::from_millis(10), ack, at(1.2));
+    let telling = upload.holes.tell((Span::from_millis(10), true), ack, at(1.2));
     assert!(matches!(telling, Telling::Blocks(_, 0)), "{telling:?}");
 }
 
@@ -316,7 +353,7 @@ proptest! {
                 let blocks: Vec<_> =
                     blocks.iter().map(|(a, b)| (upload.number(*a), upload.number(*b))).collect();
                 let ack = Acknowledgement { number: upload.number(number), window: 100, sack: &blocks };
-                let telling = later.tell(Span::from_millis(hold), ack, at(now + hold as f64 + 0.1));
+                let telling = later.tell((Span::from_millis(hold), true), ack, at(now + hold as f64 + 0.1));
                 prop_assert_eq!(telling, Telling::Whole);
             }
         }

@@ -85,7 +85,8 @@ fn holes_that_fill_by_themselves_are_kept_from_clients() {
         let hand = Hand::open_with_sack(&wire, from, address);
         let far = accept(&listener);
         let mut client = Client { wire: &wire, hand, far };
-        // Nothing is known yet, and something from then on.
+        // Nothing is known yet: what comes after a pause is told of. Something is known from then on.
+        assert_eq!(client.one_late(), 1);
         for _ in 0..6 {
             assert_eq!(client.one_late(), 0, "{version} {unit:?}");
         }
