@@ -82,12 +82,9 @@ static __always_inline bool is_over(const struct course *course)
 	return *(volatile __u32 *)&course->finished && (__s32)(acknowledged - (__u32)course->bytes) > 0;
 }
 
-/* Takes a packet into a connection's account, which may end it. Both directions' packets may pass at the same time, on
- * two processors: one of them at least sees what the other has changed, as it changes its own before it looks. */
-static __always_inline void pass(struct flow *flow, struct course *course, const struct packet *packet,
-				 enum ending reset, __u64 now)
+static __always_inline void pass_one_way(struct flow *flow, struct course *course, struct course *other,
+					 const struct packet *packet, enum ending reset, __u64 now)
 {
-	struct course *other = course == &flow->up ? &flow->down : &flow->up;
 	__u32 end = packet->sequence + packet->payload;
 	__s32 ahead;
 
@@ -121,12 +118,28 @@ static __always_inline void pass(struct flow *flow, struct course *course, const
 		close(flow, FINISHED, now);
 }
 
-/* Begins the account of what a SYN has become. The client's first data and the server's answer may do so at
- * the same time, on two processors: then it is begun once, and both count in it. */
+/* Takes the packet that comes in into its connection's account, which may end it. Both directions' packets may pass at the
+ * same time, on two processors: one of them at least sees what the other has changed, as it changes its own before it looks.
+ * Verified by itself. */
+__noinline int pass(struct flow *flow, __u32 by_client, __u64 now)
+{
+	struct packet *packet = last_read(IN);
+
+	if (!flow || !packet)
+		return 0;
+	if (by_client)
+		pass_one_way(flow, &flow->up, &flow->down, packet, RESET_BY_CLIENT, now);
+	else
+		pass_one_way(flow, &flow->down, &flow->up, packet, RESET_BY_SERVER, now);
+	return 0;
+}
+
+/* Writes the account of what a SYN has become, for `enter`. The client's first data and the server's answer may have it
+ * written at the same time, on two processors. */
 static __always_inline struct flow *begin(struct packet *packet, const struct connection *connection,
 					  struct syn_record *syn)
 {
-	struct flow *flow = &packet->flow, *begun;
+	struct flow *flow = &packet->flow;
 
 	__builtin_memset(flow, 0, sizeof(*flow));
 	flow->connection = *connection;
@@ -142,12 +155,25 @@ static __always_inline struct flow *begin(struct packet *packet, const struct co
 	flow->holdout = syn->holdout;
 	flow->because = syn->because;
 	flow->slot_ns = syn->slot_ns;
-	bpf_map_update_elem(&flows, connection, flow, BPF_NOEXIST);
 	syn->stage = ACCOUNTED;
-	begun = bpf_map_lookup_elem(&flows, connection);
-	if (!begun)
+	/* Nothing asks for the SYN any more of one that is split, but a worker for its marking; and the next SYN finds its place
+	 * still in the processor's cache. */
+	if (syn->verdict == SPLIT && !syn->answer_dscp)
+		bpf_map_delete_elem(&syn_records, connection);
+	return flow;
+}
+
+/* Enters an account that was begun. Whether there is one already, as another processor has come first. */
+static __always_inline bool enter(const struct connection *connection, const struct flow *flow)
+{
+	bool is_there;
+
+	if (!bpf_map_update_elem(&flows, connection, flow, BPF_NOEXIST))
+		return false;
+	is_there = bpf_map_lookup_elem(&flows, connection);
+	if (!is_there)
 		count(UNACCOUNTED);
-	return begun;
+	return is_there;
 }
 
 /* The place of a server among those that are looked at for code points; others may have it too. */
@@ -273,56 +299,131 @@ static __always_inline void agree(struct packet *packet)
 		return;
 	syn->agreed = packet->acknowledgement;
 	if (syn->stage == ANSWERED || (packet->payload && packet->sequence == syn->sequence + 1))
-		begin(packet, &connection, syn);
+		enter(&connection, begin(packet, &connection, syn));
 }
 
-/* Looks at a packet that opens no connection. `confirmed`: it is of a connection that a socket of this
- * host's has established; `connecting`: that one is about to; `by_server`: of the relay's leg to a server, which has sent it. */
-static __always_inline void account(struct __sk_buff *skb, const struct settings *set, struct packet *packet,
-				    bool confirmed, bool connecting, bool by_server)
-{
-	struct connection up = connection_from_client(packet);
-	struct connection down = connection_from_server(packet);
-	const struct connection *connection = &up;
-	__u64 now = bpf_ktime_get_ns();
-	struct flow *flow = NULL;
+/* What `take_known` has found of a packet's connection. */
+enum known {
+	ACCOUNTED_FOR = 1, /* it has an account */
+	FROM_CLIENT = 2,
+	SETTLED = 4,       /* its leg's socket need not be looked for here, but by the stack only (see `unsettle`) */
+	UNSETTLED = 8,     /* it need not be once that was seen to be established */
+	OUT_OF_ORDER = 16, /* data of a client's; what came before ended at `packet.highest` */
+};
 
-	/* Nearly all packets are of a connection that is known. */
-	if (by_server) {
-		flow = bpf_map_lookup_elem(&flows, &down);
-		connection = &down;
-	}
-	/* The leg may be another relay's, whose marks are others: but nobody connects to a client. */
-	if (!flow && !connecting) {
-		flow = bpf_map_lookup_elem(&flows, &up);
-		connection = &up;
-	}
-	if (!flow && !by_server) {
-		flow = bpf_map_lookup_elem(&flows, &down);
-		if (flow)
-			connection = &down;
-	}
-	if (!flow && !connecting)
-		flow = begun_by_client(&up, packet, confirmed, now);
+static __always_inline struct flow *flow_from(const struct packet *packet, bool client,
+					      struct connection *connection)
+{
+	*connection = client ? connection_from_client(packet) : connection_from_server(packet);
+	return bpf_map_lookup_elem(&flows, connection);
+}
+
+/* Takes the packet that comes in into the account that there is of its connection, if any. Verified by itself. */
+__noinline int take_known(__u64 now)
+{
+	struct packet *packet = last_read(IN);
+	struct connection connection;
+	struct settings *set;
+	struct flow *flow;
+	__u32 zero = 0, next, found = ACCOUNTED_FOR;
+	__u16 seen;
+	bool client;
+
+	set = bpf_map_lookup_elem(&settings, &zero);
+	if (!packet || !set)
+		return 0;
+	/* To look takes a while, and the lower port is a server's nearly always. */
+	client = bpf_ntohs(packet->source_port) >= bpf_ntohs(packet->destination_port);
+	flow = flow_from(packet, client, &connection);
 	if (!flow) {
-		flow = begun_by_server(&down, packet, confirmed, connecting, now);
-		connection = &down;
-		/* The client has begun it just now, on another processor. */
-		if (!flow && connecting)
-			flow = bpf_map_lookup_elem(&flows, &down);
+		client = !client;
+		flow = flow_from(packet, client, &connection);
 	}
 	if (!flow)
-		return;
-	if (connection == &up) {
-		__u32 next = *(volatile __u32 *)&flow->up.next;
-
-		if (flow->verdict == SPLIT && set->reordering_hold_us && confirmed && packet->payload && next &&
-		    packet->sequence != next && has_stamp(skb))
-			notice(skb, next);
-		pass(flow, &flow->up, packet, RESET_BY_CLIENT, now);
-	} else {
-		pass(flow, &flow->down, packet, RESET_BY_SERVER, now);
+		return 0;
+	if (client)
+		found |= FROM_CLIENT;
+	seen = client ? flow->client_leg : flow->server_leg;
+	if (flow->verdict == SPLIT && !(packet->flags & (TCP_SYN | TCP_RST)))
+		found |= seen && seen == set->epoch ? SETTLED : UNSETTLED;
+	next = *(volatile __u32 *)&flow->up.next;
+	if (client && flow->verdict == SPLIT && packet->payload && next && packet->sequence != next) {
+		packet->highest = next;
+		found |= OUT_OF_ORDER;
 	}
+	packet->is_settled = found & SETTLED;
+	pass(flow, client, now);
 	if (flow->ending != OPEN)
-		bpf_map_delete_elem(&flows, connection);
+		bpf_map_delete_elem(&flows, &connection);
+	return found;
+}
+
+/* The leg that a packet came to is established. */
+static __always_inline void settle(const struct packet *packet, const struct settings *set, bool client)
+{
+	struct connection connection;
+	struct flow *flow = flow_from(packet, client, &connection);
+
+	if (!flow)
+		return;
+	if (client)
+		flow->client_leg = set->epoch;
+	else
+		flow->server_leg = set->epoch;
+}
+
+/* The stack finds no socket for the packet that was read last, and drops it. What follows is looked at anew, and goes on to
+ * the other end, which tells the sender that nobody is there. */
+static __always_inline void unsettle(const struct connection *from_client, const struct connection *from_server)
+{
+	struct packet *packet = last_read(IN);
+	struct flow *flow;
+
+	if (!packet || !packet->is_settled || packet->source_port != from_client->client_port ||
+	    packet->destination_port != from_client->server_port)
+		return;
+	flow = bpf_map_lookup_elem(&flows, from_client);
+	if (flow)
+		flow->client_leg = 0;
+	flow = bpf_map_lookup_elem(&flows, from_server);
+	if (flow)
+		flow->server_leg = 0;
+}
+
+/* What is known of who has sent a packet, by the socket that it is for. */
+enum sender {
+	ANYBODY,
+	CLIENT,          /* of a connection with this relay */
+	SERVER,          /* or another relay's client, whose marks are others */
+	ANSWERING_SERVER, /* to the SYN of a socket of this host's */
+};
+
+/* Looks at a packet that opens no connection, and has no account. `confirmed`: it is of a connection that a socket of this
+ * host's has established. */
+static __always_inline void account(struct packet *packet, enum sender sender, bool confirmed)
+{
+	__u64 now = bpf_ktime_get_ns();
+	struct connection connection;
+	struct flow *flow = NULL;
+	bool client = sender != ANSWERING_SERVER;
+
+	/* Nobody connects to a client. */
+	if (client) {
+		connection = connection_from_client(packet);
+		flow = begun_by_client(&connection, packet, confirmed, now);
+	}
+	if (!flow && sender != CLIENT) {
+		client = false;
+		connection = connection_from_server(packet);
+		flow = begun_by_server(&connection, packet, confirmed, sender == ANSWERING_SERVER, now);
+	}
+	if (flow) {
+		pass(flow, client, now);
+		if (flow->ending != OPEN || !enter(&connection, flow))
+			return;
+	} else if (sender == ANYBODY) {
+		return;
+	}
+	/* It was begun just now: on another processor, or as the client has agreed. */
+	take_known(now);
 }

@@ -245,7 +245,8 @@ struct flow {
 	__u32 verdict;    /* enum verdict, of its SYN */
 	__u32 ending;     /* enum ending */
 	__u32 sequence;   /* number of its SYN */
-	__u32 unused;
+	__u16 client_leg; /* `settings.epoch` when the relay's leg to the client was seen to be established; or 0 */
+	__u16 server_leg; /* likewise */
 };
 
 /* What is known of the way back from a prefix of servers. */
@@ -304,5 +305,6 @@ struct settings {
 	__u32 suspended;  /* by the relay of this generation, plus one; 0 is none */
 	__u32 reordering_hold_us; /* how long holes are kept from clients at most */
 	__u32 decides;    /* how many are left alone is decided by place; `holdout` is for where nothing is */
-	__u32 unused;
+	__u16 epoch;      /* another one, and never 0, for each relay that takes over */
+	__u16 unused;
 };

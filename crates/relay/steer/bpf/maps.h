@@ -105,10 +105,10 @@ struct {
 	__type(value, __u8);
 } full_clients SEC(".maps");
 
-/* Connections that both sides, or the client and the relay, have agreed to. Only ended ones leave it. */
+/* Connections that both sides, or the client and the relay, have agreed to. Only ended ones leave it. Its memory is there
+ * from the beginning: to allocate it takes a good part of what is done for a short connection. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, FLOWS);
 	__type(key, struct connection);
 	__type(value, struct flow);

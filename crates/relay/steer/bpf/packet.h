@@ -29,6 +29,7 @@ struct packet {
 	__u32 end;      /* where the IP packet ends; 0 if its length field cannot say */
 	__u32 fragment_of; /* of a fragment: the identification of its datagram, as it is in the header */
 	bool is_first;  /* fragment, which has the TCP header */
+	bool is_settled; /* delivered without a look for its socket */
 	struct address source;
 	struct address destination;
 	__be16 source_port;
@@ -46,6 +47,7 @@ struct packet {
 	struct lateness unknown; /* what a client or network of which nothing is known begins with; a constant would be a
 				  * map that no other relay could take over */
 	__u32 stamp;    /* TSval (RFC 7323); of `has_stamp` */
+	__u32 highest;  /* where what came before ended; of `take_known` */
 };
 
 struct ipv4 {

@@ -225,6 +225,16 @@ static __always_inline bool is_established(const struct bpf_sock *socket)
 	}
 }
 
+/* Who has sent what is for a socket. */
+static __always_inline enum sender sender_to(const struct bpf_sock *socket, enum leg leg)
+{
+	if (!socket)
+		return ANYBODY;
+	if (socket->state == BPF_TCP_SYN_SENT)
+		return ANSWERING_SERVER;
+	return leg == CLIENT_LEG ? CLIENT : SERVER;
+}
+
 /* Has a fragment of a split connection's delivered on this host, which puts it together. Only the first one says whose
  * it is. Should another come before it, the sender's retransmission makes up for it. */
 static __always_inline void steer_fragment(struct __sk_buff *skb, const struct settings *set,
@@ -272,12 +282,22 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 	enum leg leg = CLIENT_LEG;
 	int action = GO_ON;
 	bool former, anothers, agreeing;
+	__u32 known = 0;
 
 	if (packet->kind == TCP_FRAGMENT)
 		steer_fragment(skb, set, packet);
 	if (packet->kind != TCP && packet->kind != ICMP)
 		return GO_ON;
 
+	if (packet->kind == TCP && !opens(packet))
+		known = take_known(bpf_ktime_get_ns());
+	if (known & OUT_OF_ORDER && set->reordering_hold_us && has_stamp(skb))
+		notice(skb, packet->highest);
+	if (known & SETTLED) {
+		deliver(skb, set, known & FROM_CLIENT ? CLIENT_LEG : SERVER_LEG);
+		count(STEERED);
+		return GO_ON;
+	}
 	socket = find_socket(skb, packet);
 	if (socket && socket->state == BPF_TCP_LISTEN) {
 		bpf_sk_release(socket);
@@ -308,9 +328,11 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 		agreeing = socket && socket->state == BPF_TCP_NEW_SYN_RECV;
 		if (agreeing && !anothers)
 			agree(packet);
-		if (!agreeing || !only_acknowledges(packet))
-			account(skb, set, packet, socket && is_established(socket),
-				socket && socket->state == BPF_TCP_SYN_SENT, socket && leg == SERVER_LEG);
+		if (!known && (!agreeing || !only_acknowledges(packet)))
+			account(packet, sender_to(socket, leg), socket && is_established(socket));
+		if (known & UNSETTLED && socket && is_established(socket) &&
+		    leg == (known & FROM_CLIENT ? CLIENT_LEG : SERVER_LEG))
+			settle(packet, set, known & FROM_CLIENT);
 		if ((former && passed_since(packet)) || anothers) {
 			forward(skb);
 		} else if (socket) {
@@ -401,13 +423,13 @@ int leave(struct __sk_buff *skb)
 	return come_through(skb, set);
 }
 
-/* Asked when the stack looks for a listener. It finds the relay's by itself only for what `steer`
- * has assigned to it; what a TIME-WAIT socket has let go is looked up by its destination. */
+/* Asked when the stack looks for a listener, as there is no other socket. It finds the relay's by itself only for what
+ * `steer` has assigned to it; what a TIME-WAIT socket has let go is looked up by its destination. */
 SEC("sk_lookup")
 int reopen(struct bpf_sk_lookup *lookup)
 {
 	volatile struct bpf_sk_lookup *from = lookup;
-	struct connection connection = {};
+	struct connection connection = {}, reversed;
 	struct syn_record *syn;
 	struct address local6, remote6;
 	struct bpf_sock *listener;
@@ -430,9 +452,14 @@ int reopen(struct bpf_sk_lookup *lookup)
 	connection.client_port = lookup->remote_port;
 	connection.server_port = bpf_htons(lookup->local_port);
 	syn = bpf_map_lookup_elem(&syn_records, &connection);
-	if (!syn || syn->verdict != SPLIT ||
-	    bpf_ktime_get_ns() - syn->at_ns > SECOND)
+	if (!syn || syn->verdict != SPLIT || bpf_ktime_get_ns() - syn->at_ns > SECOND) {
+		reversed.client = connection.server;
+		reversed.server = connection.client;
+		reversed.client_port = connection.server_port;
+		reversed.server_port = connection.client_port;
+		unsettle(&connection, &reversed);
 		return SK_PASS;
+	}
 	index = syn->listener;
 	listener = bpf_map_lookup_elem(&listeners, &index);
 	/* Its relay has died just now. Nobody else here may answer in the server's name. */

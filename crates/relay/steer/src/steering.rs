@@ -280,7 +280,11 @@ impl Steering {
             let _ = full.delete(&client);
         }
         self.set_policy(policy)?;
-        self.change_settings(|before| settings { suspended: 0, ..before })?;
+        self.change_settings(|before| settings {
+            suspended: 0,
+            epoch: before.epoch.checked_add(1).unwrap_or(1),
+            ..before
+        })?;
         if let Some(pins) = &self.pins {
             pins.remove_others();
         }

@@ -2,10 +2,14 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use midspan_sys::netns::Netns;
+
 use crate::process::RelayProcess;
+use crate::steer::start;
 use crate::world::{SERVER, World};
 
 fn is_reset(end: &mut TcpStream) -> bool {
@@ -35,6 +39,35 @@ fn an_idle_flow_is_reset_and_one_that_moves_is_not() {
     drop(moving);
     let counts = relay.until(|counts| counts["active"] == 0);
     assert_eq!((counts["half_closed"], counts["closed"]), (0, 2));
+}
+
+/// What belongs to a split connection is delivered without a look for its socket, which may be gone.
+#[test]
+fn an_end_that_its_reset_did_not_reach_is_told_by_the_other() {
+    let Some(world) = World::new() else { return };
+    let Some(mut relay) = start(&world, "[limits]\nidle = \"3 s\"\n") else { return };
+    let nft = |netns: &Netns, arguments: &[&str]| {
+        assert!(netns.apply(Command::new("nft").args(arguments)).status().unwrap().success());
+    };
+    for server in SERVER {
+        let (mut near, mut far) = world.pair(server);
+        for _ in 0..3 {
+            near.write_all(b"x").unwrap();
+            far.read_exact(&mut [0]).unwrap();
+            far.write_all(b"x").unwrap();
+            near.read_exact(&mut [0]).unwrap();
+        }
+        nft(&world.client, &["add", "table", "inet", "deaf"]);
+        let chain = "add chain inet deaf in { type filter hook input priority 0; }";
+        nft(&world.client, &[chain]);
+        nft(&world.client, &["add rule inet deaf in tcp flags & rst == rst drop"]);
+        assert!(is_reset(&mut far));
+        drop(far);
+        nft(&world.client, &["flush", "ruleset"]);
+        near.write_all(b"is anybody there?").unwrap();
+        assert!(is_reset(&mut near));
+    }
+    assert_eq!(relay.counts()["idle"], 2);
 }
 
 #[test]
