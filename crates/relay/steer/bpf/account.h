@@ -351,7 +351,6 @@ __noinline int take_known(__u64 now)
 		packet->highest = next;
 		found |= OUT_OF_ORDER;
 	}
-	packet->is_settled = found & SETTLED;
 	pass(flow, client, now);
 	if (flow->ending != OPEN)
 		bpf_map_delete_elem(&flows, &connection);
@@ -372,21 +371,17 @@ static __always_inline void settle(const struct packet *packet, const struct set
 		flow->server_leg = set->epoch;
 }
 
-/* The stack finds no socket for the packet that was read last, and drops it. What follows is looked at anew, and goes on to
- * the other end, which tells the sender that nobody is there. */
+/* There is no socket for what comes of a connection so named, from its client or from its server. The stack drops what has
+ * been delivered all the same. What follows is looked at anew, and goes on to the other end, which tells the sender that nobody
+ * is there. Not only by the packet read last: packets are read in batches before the stack has them. */
 static __always_inline void unsettle(const struct connection *from_client, const struct connection *from_server)
 {
-	struct packet *packet = last_read(IN);
-	struct flow *flow;
+	struct flow *flow = bpf_map_lookup_elem(&flows, from_client);
 
-	if (!packet || !packet->is_settled || packet->source_port != from_client->client_port ||
-	    packet->destination_port != from_client->server_port)
-		return;
-	flow = bpf_map_lookup_elem(&flows, from_client);
-	if (flow)
+	if (flow && flow->client_leg)
 		flow->client_leg = 0;
 	flow = bpf_map_lookup_elem(&flows, from_server);
-	if (flow)
+	if (flow && flow->server_leg)
 		flow->server_leg = 0;
 }
 

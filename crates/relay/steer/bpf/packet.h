@@ -29,7 +29,6 @@ struct packet {
 	__u32 end;      /* where the IP packet ends; 0 if its length field cannot say */
 	__u32 fragment_of; /* of a fragment: the identification of its datagram, as it is in the header */
 	bool is_first;  /* fragment, which has the TCP header */
-	bool is_settled; /* delivered without a look for its socket */
 	struct address source;
 	struct address destination;
 	__be16 source_port;
