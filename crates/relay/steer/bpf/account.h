@@ -134,11 +134,21 @@ __noinline int pass(struct flow *flow, __u32 by_client, __u64 now)
 	return 0;
 }
 
+/* Nothing asks for the SYN any more of a connection that is split, accounted for and answered, but a worker for the answer's
+ * marking; and the next SYN finds its place still in the processor's cache. */
+static __always_inline void forget(const struct connection *connection, const struct syn_record *syn)
+{
+	if (syn->verdict == SPLIT && syn->stage == ACCOUNTED && syn->answered && !syn->answer_dscp)
+		bpf_map_delete_elem(&syn_records, connection);
+}
+
 /* Writes the account of what a SYN has become, for `enter`. The client's first data and the server's answer may have it
  * written at the same time, on two processors. */
 static __always_inline struct flow *begin(struct packet *packet, const struct connection *connection,
 					  struct syn_record *syn)
 {
+	__u32 zero = 0;
+	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
 	struct flow *flow = &packet->flow;
 
 	__builtin_memset(flow, 0, sizeof(*flow));
@@ -155,11 +165,9 @@ static __always_inline struct flow *begin(struct packet *packet, const struct co
 	flow->holdout = syn->holdout;
 	flow->because = syn->because;
 	flow->slot_ns = syn->slot_ns;
+	flow->settled = syn->verdict == SPLIT && set ? set->epoch : 0;
 	syn->stage = ACCOUNTED;
-	/* Nothing asks for the SYN any more of one that is split, but a worker for its marking; and the next SYN finds its place
-	 * still in the processor's cache. */
-	if (syn->verdict == SPLIT && !syn->answer_dscp)
-		bpf_map_delete_elem(&syn_records, connection);
+	forget(connection, syn);
 	return flow;
 }
 
@@ -197,14 +205,16 @@ static __always_inline void note_marking(const struct address *server)
 static __always_inline void answered(const struct connection *connection, struct syn_record *syn,
 				     const struct packet *packet, __u64 now)
 {
-	learn(connection, now);
-	if (syn->stage == ASKED) {
+	if (syn->learns)
+		learn(connection, now);
+	if (!syn->answered) {
 		syn->answer = packet->sequence;
 		syn->answered = packet->acknowledgement;
 		syn->answer_dscp = packet->dscp;
 		if (packet->dscp)
 			note_marking(&connection->server);
-		syn->stage = ANSWERED;
+		if (syn->stage == ASKED)
+			syn->stage = ANSWERED;
 	}
 	if (syn->verdict == PASS_ASYMMETRIC) {
 		struct address route = network_of(&connection->server);
@@ -231,18 +241,24 @@ static __always_inline void doubt(const struct connection *connection, __u64 now
 	bpf_map_update_elem(&routes, &prefix, &route, BPF_ANY);
 }
 
-/* The SYN that a packet goes on with, if it is not in `flows` yet, nor was. That of a connection which
- * is `confirmed` is no former one's, however long ago it was. */
-static __always_inline struct syn_record *pending(const struct connection *connection, bool confirmed,
+/* The SYN that a packet goes on with. That of a connection which is `confirmed` is no former one's, however long ago it was. */
+static __always_inline struct syn_record *opened_by(const struct connection *connection, bool confirmed,
 					       __u64 now)
 {
 	struct syn_record *syn = bpf_map_lookup_elem(&syn_records, connection);
 
-	if (!syn || syn->stage == ACCOUNTED)
-		return NULL;
-	if (now - syn->at_ns > MEMORY && !(confirmed && syn->verdict == SPLIT))
+	if (syn && now - syn->at_ns > MEMORY && !(confirmed && syn->verdict == SPLIT))
 		return NULL;
 	return syn;
+}
+
+/* Likewise, if the connection is not in `flows` yet, nor was. */
+static __always_inline struct syn_record *pending(const struct connection *connection, bool confirmed,
+					       __u64 now)
+{
+	struct syn_record *syn = opened_by(connection, confirmed, now);
+
+	return syn && syn->stage != ACCOUNTED ? syn : NULL;
 }
 
 /* The account that a packet from a client begins. */
@@ -273,14 +289,17 @@ static __always_inline struct flow *begun_by_server(const struct connection *con
 						    struct packet *packet, bool confirmed,
 						    bool connecting, __u64 now)
 {
-	struct syn_record *syn = pending(connection, confirmed, now);
+	struct syn_record *syn = opened_by(connection, confirmed, now);
 
 	if (!syn || !(packet->flags & TCP_ACK))
 		return NULL;
 	if (packet->flags & TCP_SYN) {
 		answered(connection, syn, packet, now);
+		/* The client has said something already. */
+		if (syn->stage == ACCOUNTED)
+			forget(connection, syn);
 		/* The relay has connected to it as the client had agreed, who may be silent for long now. */
-		if (connecting && syn->verdict == SPLIT)
+		else if (connecting && syn->verdict == SPLIT)
 			return begin(packet, connection, syn);
 	} else if (syn->stage == ANSWERED && confirmed)
 		return begin(packet, connection, syn);
@@ -307,8 +326,7 @@ enum known {
 	ACCOUNTED_FOR = 1, /* it has an account */
 	FROM_CLIENT = 2,
 	SETTLED = 4,       /* its leg's socket need not be looked for here, but by the stack only (see `unsettle`) */
-	UNSETTLED = 8,     /* it need not be once that was seen to be established */
-	OUT_OF_ORDER = 16, /* data of a client's; what came before ended at `packet.highest` */
+	OUT_OF_ORDER = 8,  /* data of a client's; what came before ended at `packet.highest` */
 };
 
 static __always_inline struct flow *flow_from(const struct packet *packet, bool client,
@@ -326,7 +344,6 @@ __noinline int take_known(__u64 now)
 	struct settings *set;
 	struct flow *flow;
 	__u32 zero = 0, next, found = ACCOUNTED_FOR;
-	__u16 seen;
 	bool client;
 
 	set = bpf_map_lookup_elem(&settings, &zero);
@@ -343,9 +360,8 @@ __noinline int take_known(__u64 now)
 		return 0;
 	if (client)
 		found |= FROM_CLIENT;
-	seen = client ? flow->client_leg : flow->server_leg;
-	if (flow->verdict == SPLIT && !(packet->flags & (TCP_SYN | TCP_RST)))
-		found |= seen && seen == set->epoch ? SETTLED : UNSETTLED;
+	if (flow->settled && flow->settled == set->epoch && !(packet->flags & (TCP_SYN | TCP_RST)))
+		found |= SETTLED;
 	next = *(volatile __u32 *)&flow->up.next;
 	if (client && flow->verdict == SPLIT && packet->payload && next && packet->sequence != next) {
 		packet->highest = next;
@@ -357,20 +373,6 @@ __noinline int take_known(__u64 now)
 	return found;
 }
 
-/* The leg that a packet came to is established. */
-static __always_inline void settle(const struct packet *packet, const struct settings *set, bool client)
-{
-	struct connection connection;
-	struct flow *flow = flow_from(packet, client, &connection);
-
-	if (!flow)
-		return;
-	if (client)
-		flow->client_leg = set->epoch;
-	else
-		flow->server_leg = set->epoch;
-}
-
 /* There is no socket for what comes of a connection so named, from its client or from its server. The stack drops what has
  * been delivered all the same. What follows is looked at anew, and goes on to the other end, which tells the sender that nobody
  * is there. Not only by the packet read last: packets are read in batches before the stack has them. */
@@ -378,11 +380,11 @@ static __always_inline void unsettle(const struct connection *from_client, const
 {
 	struct flow *flow = bpf_map_lookup_elem(&flows, from_client);
 
-	if (flow && flow->client_leg)
-		flow->client_leg = 0;
+	if (flow && flow->settled)
+		flow->settled = 0;
 	flow = bpf_map_lookup_elem(&flows, from_server);
-	if (flow && flow->server_leg)
-		flow->server_leg = 0;
+	if (flow && flow->settled)
+		flow->settled = 0;
 }
 
 /* What is known of who has sent a packet, by the socket that it is for. */

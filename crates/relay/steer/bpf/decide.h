@@ -249,6 +249,7 @@ static __always_inline enum verdict policy_of(struct __sk_buff *skb, const struc
 		*generation = client - SPLIT_ALWAYS;
 		return SPLIT;
 	}
+	packet->syn.learns = client == LEARN;
 	server = choice_of(&servers, &packet->destination);
 	if (server == PASS)
 		return PASS_SERVER;

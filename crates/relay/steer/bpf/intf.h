@@ -131,7 +131,8 @@ struct syn_record {
 	__u32 agreed;     /* what the client acknowledged with the handshake's last segment; 0 if that was not seen */
 	__u32 answered;   /* what the server acknowledged with its answer; 0 as long as it has not */
 	__u16 holdout;    /* per mille of what it was drawn from; 0 if it was not */
-	__u16 because;    /* enum because, of that */
+	__u8 because;     /* enum because, of that */
+	__u8 learns;      /* whether it is to be remembered that its server answers */
 };
 
 /* What user space has found out of a server for which a client's SYN is held. */
@@ -245,8 +246,8 @@ struct flow {
 	__u32 verdict;    /* enum verdict, of its SYN */
 	__u32 ending;     /* enum ending */
 	__u32 sequence;   /* number of its SYN */
-	__u16 client_leg; /* `settings.epoch` when the relay's leg to the client was seen to be established; or 0 */
-	__u16 server_leg; /* likewise */
+	__u16 settled;    /* `settings.epoch` of the relay whose sockets it has, as long as none of them was missed; or 0 */
+	__u16 unused;
 };
 
 /* What is known of the way back from a prefix of servers. */

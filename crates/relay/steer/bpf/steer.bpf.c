@@ -289,7 +289,8 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 	if (packet->kind != TCP && packet->kind != ICMP)
 		return GO_ON;
 
-	if (packet->kind == TCP && !opens(packet))
+	/* What has a SYN begins an account, if anything. */
+	if (packet->kind == TCP && !(packet->flags & TCP_SYN))
 		known = take_known(bpf_ktime_get_ns());
 	if (known & OUT_OF_ORDER && set->reordering_hold_us && has_stamp(skb))
 		notice(skb, packet->highest);
@@ -330,9 +331,6 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 			agree(packet);
 		if (!known && (!agreeing || !only_acknowledges(packet)))
 			account(packet, sender_to(socket, leg), socket && is_established(socket));
-		if (known & UNSETTLED && socket && is_established(socket) &&
-		    leg == (known & FROM_CLIENT ? CLIENT_LEG : SERVER_LEG))
-			settle(packet, set, known & FROM_CLIENT);
 		if ((former && passed_since(packet)) || anothers) {
 			forward(skb);
 		} else if (socket) {

@@ -109,17 +109,21 @@ fn the_clients_marking_survives_the_split() {
 }
 
 /// What the client receives before the server has answered is not marked; all else is, as the server's
-/// answer was.
-#[test]
-fn the_servers_marking_survives_the_split() {
+/// answer was. The server is `late` by a second.
+fn the_servers_marking_survives(settings: &str, late: bool) {
     let Some(world) = World::new() else { return };
-    let Some(mut relay) = steer::start(&world, "") else { return };
+    let Some(mut relay) = steer::start(&world, settings) else { return };
     for server in SERVER {
         for dscp in [46, 63] {
             let (listener, address) = world.listen(server);
             mark(&socket2::SockRef::from(&listener), dscp);
+            if late {
+                slow_and_counting(&world, address.port());
+            }
             let mut near = connect(&world, address, |_| {});
+            near.write_all(b"first").unwrap();
             let (mut far, _) = listener.accept().unwrap();
+            far.read_exact(&mut [0; 5]).unwrap();
             steer::exchange(&mut near, &mut far);
             let marked = Marked::count(&world.client, dscp);
             talk(near, far);
@@ -128,6 +132,17 @@ fn the_servers_marking_survives_the_split() {
             assert!(all > 3 && all == marked, "{server} {dscp}: {marked} of {all}");
         }
     }
+}
+
+#[test]
+fn the_servers_marking_survives_the_split() {
+    the_servers_marking_survives("", false);
+}
+
+/// By then the connection is accounted for.
+#[test]
+fn the_servers_marking_survives_though_the_client_has_spoken_before() {
+    the_servers_marking_survives(EARLY, true);
 }
 
 #[test]
