@@ -167,8 +167,10 @@ fn a_slow_reader_bounds_what_is_buffered() {
     relay.until(|counts| counts["active"] == 0 && counts["buffered"] == 0);
 }
 
-/// A reader that takes 64 KiB every 10 ms needs some hundred kilobytes ahead of it, in the relay and in
-/// the socket towards it, and no mebibyte.
+/// A reader that takes 64 KiB every 10 ms has its limit, some 64 KiB for a turn of the relay of 10 ms,
+/// ahead of it in the relay and once more in the socket towards it, and what its own socket holds. Up
+/// to twice the limit is for acknowledgements of two readings that come in one round. A buffer that is
+/// always filled holds as many segments as its pipe has places: how many bytes these are is chance.
 #[test]
 fn a_slow_reader_is_read_ahead_of_as_far_as_it_needs() {
     let Some(world) = World::new() else { return };
@@ -201,7 +203,7 @@ fn a_slow_reader_is_read_ahead_of_as_far_as_it_needs() {
         })
     };
     let (fixed, auto) = (ahead("fixed"), ahead("auto"));
-    assert!(auto < fixed / 2, "{auto} ahead of it in place of {fixed}");
+    assert!(auto < 512 * 1024 && auto < fixed, "{auto} ahead of it in place of {fixed}");
 }
 
 #[test]
