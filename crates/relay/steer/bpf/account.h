@@ -47,9 +47,20 @@ static __always_inline bool advance(struct course *course, __u32 end)
 	return false;
 }
 
+/* To read the clock takes as long as much of the rest: it is read once for a packet, and only if that brings something
+ * new. 0 until then. */
+static __always_inline void stamp(__u64 *first_ns, __u64 *last_ns, __u64 *now)
+{
+	if (!*now)
+		*now = bpf_ktime_get_ns();
+	*last_ns = *now;
+	if (!*first_ns)
+		*first_ns = *now;
+}
+
 /* Who a direction's bytes are for has acknowledged those before `number`: that is when it has them, whoever passed
  * them on. The numbers of a split connection's two legs are not the same: these are counted from the first. */
-static __always_inline void acknowledge(struct course *course, __u32 number, __u64 now)
+static __always_inline void acknowledge(struct course *course, __u32 number, __u64 *now)
 {
 	for (int i = 0; i < CONTESTS; i++) {
 		__u32 base = *(volatile __u32 *)&course->base;
@@ -65,11 +76,8 @@ static __always_inline void acknowledge(struct course *course, __u32 number, __u
 		if (__sync_val_compare_and_swap(&course->acknowledged, known, known + ahead) != known)
 			continue;
 		/* A FIN has a number, and no payload. */
-		if ((__s32)((__u32)course->bytes - known) > 0) {
-			course->last_acknowledged_ns = now;
-			if (!course->first_acknowledged_ns)
-				course->first_acknowledged_ns = now;
-		}
+		if ((__s32)((__u32)course->bytes - known) > 0)
+			stamp(&course->first_acknowledged_ns, &course->last_acknowledged_ns, now);
 		return;
 	}
 }
@@ -83,13 +91,14 @@ static __always_inline bool is_over(const struct course *course)
 }
 
 static __always_inline void pass_one_way(struct flow *flow, struct course *course, struct course *other,
-					 const struct packet *packet, enum ending reset, __u64 now)
+					 const struct packet *packet, enum ending reset)
 {
 	__u32 end = packet->sequence + packet->payload;
+	__u64 now = 0;
 	__s32 ahead;
 
 	if ((packet->flags & (TCP_ACK | TCP_RST)) == TCP_ACK)
-		acknowledge(other, packet->acknowledgement, now);
+		acknowledge(other, packet->acknowledgement, &now);
 	if (packet->flags & TCP_SYN) {
 		if (!course->next)
 			course->next = packet->sequence + 1;
@@ -98,39 +107,36 @@ static __always_inline void pass_one_way(struct flow *flow, struct course *cours
 	/* The SYN has passed on another processor just when the account was begun. */
 	if (!course->next && packet->payload)
 		course->next = packet->sequence;
-	if (packet->payload && advance(course, end)) {
-		course->last_ns = now;
-		if (!course->first_ns)
-			course->first_ns = now;
-	}
+	if (packet->payload && advance(course, end))
+		stamp(&course->first_ns, &course->last_ns, &now);
 	if (flow->ending != OPEN)
 		return;
 	/* A reset that is none of this connection's must not end it (RFC 5961, 3.2). */
 	if (packet->flags & TCP_RST) {
 		ahead = packet->sequence - course->next;
 		if (ahead >= 0 && ahead < FURTHEST)
-			close(flow, course->finished && other->finished ? FINISHED : reset, now);
+			close(flow, course->finished && other->finished ? FINISHED : reset, bpf_ktime_get_ns());
 		return;
 	}
 	if (packet->flags & TCP_FIN)
 		__sync_lock_test_and_set(&course->finished, 1);
 	if (is_over(course) && is_over(other))
-		close(flow, FINISHED, now);
+		close(flow, FINISHED, bpf_ktime_get_ns());
 }
 
 /* Takes the packet that comes in into its connection's account, which may end it. Both directions' packets may pass at the
  * same time, on two processors: one of them at least sees what the other has changed, as it changes its own before it looks.
  * Verified by itself. */
-__noinline int pass(struct flow *flow, __u32 by_client, __u64 now)
+__noinline int pass(struct flow *flow, __u32 by_client)
 {
 	struct packet *packet = last_read(IN);
 
 	if (!flow || !packet)
 		return 0;
 	if (by_client)
-		pass_one_way(flow, &flow->up, &flow->down, packet, RESET_BY_CLIENT, now);
+		pass_one_way(flow, &flow->up, &flow->down, packet, RESET_BY_CLIENT);
 	else
-		pass_one_way(flow, &flow->down, &flow->up, packet, RESET_BY_SERVER, now);
+		pass_one_way(flow, &flow->down, &flow->up, packet, RESET_BY_SERVER);
 	return 0;
 }
 
@@ -171,14 +177,15 @@ static __always_inline struct flow *begin(struct packet *packet, const struct co
 	return flow;
 }
 
-/* Enters an account that was begun. Whether there is one already, as another processor has come first. */
-static __always_inline bool enter(const struct connection *connection, const struct flow *flow)
+/* Enters an account that the packet has begun. Whether there is one already, as another processor has come first. */
+static __always_inline bool enter(const struct packet *packet, const struct flow *flow)
 {
+	__u64 name = name_of(packet);
 	bool is_there;
 
-	if (!bpf_map_update_elem(&flows, connection, flow, BPF_NOEXIST))
+	if (!bpf_map_update_elem(&flows, &name, flow, BPF_NOEXIST))
 		return false;
-	is_there = bpf_map_lookup_elem(&flows, connection);
+	is_there = bpf_map_lookup_elem(&flows, &name);
 	if (!is_there)
 		count(UNACCOUNTED);
 	return is_there;
@@ -241,13 +248,14 @@ static __always_inline void doubt(const struct connection *connection, __u64 now
 	bpf_map_update_elem(&routes, &prefix, &route, BPF_ANY);
 }
 
-/* The SYN that a packet goes on with. That of a connection which is `confirmed` is no former one's, however long ago it was. */
+/* The SYN that a packet goes on with. That of a connection which is `confirmed` is no former one's, however long ago it was.
+ * `now` may be of the coarse clock, which is some milliseconds behind and takes no time to read. */
 static __always_inline struct syn_record *opened_by(const struct connection *connection, bool confirmed,
 					       __u64 now)
 {
 	struct syn_record *syn = bpf_map_lookup_elem(&syn_records, connection);
 
-	if (syn && now - syn->at_ns > MEMORY && !(confirmed && syn->verdict == SPLIT))
+	if (syn && now > syn->at_ns + MEMORY && !(confirmed && syn->verdict == SPLIT))
 		return NULL;
 	return syn;
 }
@@ -312,13 +320,13 @@ static __always_inline struct flow *begun_by_server(const struct connection *con
 static __always_inline void agree(struct packet *packet)
 {
 	struct connection connection = connection_from_client(packet);
-	struct syn_record *syn = pending(&connection, false, bpf_ktime_get_ns());
+	struct syn_record *syn = pending(&connection, false, bpf_ktime_get_coarse_ns());
 
 	if (!syn || syn->verdict != SPLIT || (packet->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_ACK)
 		return;
 	syn->agreed = packet->acknowledgement;
 	if (syn->stage == ANSWERED || (packet->payload && packet->sequence == syn->sequence + 1))
-		enter(&connection, begin(packet, &connection, syn));
+		enter(packet, begin(packet, &connection, syn));
 }
 
 /* What `take_known` has found of a packet's connection. */
@@ -329,35 +337,24 @@ enum known {
 	OUT_OF_ORDER = 8,  /* data of a client's; what came before ended at `packet.highest` */
 };
 
-static __always_inline struct flow *flow_from(const struct packet *packet, bool client,
-					      struct connection *connection)
-{
-	*connection = client ? connection_from_client(packet) : connection_from_server(packet);
-	return bpf_map_lookup_elem(&flows, connection);
-}
-
 /* Takes the packet that comes in into the account that there is of its connection, if any. Verified by itself. */
-__noinline int take_known(__u64 now)
+__noinline int take_known(void)
 {
 	struct packet *packet = last_read(IN);
-	struct connection connection;
 	struct settings *set;
 	struct flow *flow;
 	__u32 zero = 0, next, found = ACCOUNTED_FOR;
+	__u64 name;
 	bool client;
 
 	set = bpf_map_lookup_elem(&settings, &zero);
 	if (!packet || !set)
 		return 0;
-	/* To look takes a while, and the lower port is a server's nearly always. */
-	client = bpf_ntohs(packet->source_port) >= bpf_ntohs(packet->destination_port);
-	flow = flow_from(packet, client, &connection);
-	if (!flow) {
-		client = !client;
-		flow = flow_from(packet, client, &connection);
-	}
+	name = name_of(packet);
+	flow = bpf_map_lookup_elem(&flows, &name);
 	if (!flow)
 		return 0;
+	client = is_from_client(packet, &flow->connection);
 	if (client)
 		found |= FROM_CLIENT;
 	if (flow->settled && flow->settled == set->epoch && !(packet->flags & (TCP_SYN | TCP_RST)))
@@ -367,22 +364,20 @@ __noinline int take_known(__u64 now)
 		packet->highest = next;
 		found |= OUT_OF_ORDER;
 	}
-	pass(flow, client, now);
+	pass(flow, client);
 	if (flow->ending != OPEN)
-		bpf_map_delete_elem(&flows, &connection);
+		bpf_map_delete_elem(&flows, &name);
 	return found;
 }
 
-/* There is no socket for what comes of a connection so named, from its client or from its server. The stack drops what has
+/* There is no socket for what comes of the connection between two ends. The stack drops what has
  * been delivered all the same. What follows is looked at anew, and goes on to the other end, which tells the sender that nobody
  * is there. Not only by the packet read last: packets are read in batches before the stack has them. */
-static __always_inline void unsettle(const struct connection *from_client, const struct connection *from_server)
+static __always_inline void unsettle(const struct connection *ends)
 {
-	struct flow *flow = bpf_map_lookup_elem(&flows, from_client);
+	__u64 name = name_between(&ends->client, ends->client_port, &ends->server, ends->server_port);
+	struct flow *flow = bpf_map_lookup_elem(&flows, &name);
 
-	if (flow && flow->settled)
-		flow->settled = 0;
-	flow = bpf_map_lookup_elem(&flows, from_server);
 	if (flow && flow->settled)
 		flow->settled = 0;
 }
@@ -399,7 +394,7 @@ enum sender {
  * host's has established. */
 static __always_inline void account(struct packet *packet, enum sender sender, bool confirmed)
 {
-	__u64 now = bpf_ktime_get_ns();
+	__u64 now = bpf_ktime_get_coarse_ns();
 	struct connection connection;
 	struct flow *flow = NULL;
 	bool client = sender != ANSWERING_SERVER;
@@ -415,12 +410,12 @@ static __always_inline void account(struct packet *packet, enum sender sender, b
 		flow = begun_by_server(&connection, packet, confirmed, sender == ANSWERING_SERVER, now);
 	}
 	if (flow) {
-		pass(flow, client, now);
-		if (flow->ending != OPEN || !enter(&connection, flow))
+		pass(flow, client);
+		if (flow->ending != OPEN || !enter(packet, flow))
 			return;
 	} else if (sender == ANYBODY) {
 		return;
 	}
 	/* It was begun just now: on another processor, or as the client has agreed. */
-	take_known(now);
+	take_known();
 }

@@ -80,7 +80,7 @@ static __always_inline struct bpf_sock *established_by_cookie(struct __sk_buff *
 	__u32 index = 0;
 
 	if ((packet->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_ACK || !may_be_cookies() ||
-	    choice_of(&clients, &packet->source) == PASS || bpf_map_lookup_elem(&flows, &connection))
+	    choice_of(&clients, &packet->source) == PASS || flow_of(packet))
 		return NULL;
 	known = bpf_map_lookup_elem(&syn_records, &connection);
 	if (known && known->verdict != SPLIT)

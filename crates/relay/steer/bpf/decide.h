@@ -2,8 +2,7 @@
 /* Whether a new connection is split, and by which worker. */
 #pragma once
 
-#include "maps.h"
-#include "packet.h"
+#include "connection.h"
 
 #define SECOND 1000000000ull
 /* What a remembered SYN says holds for so long: a SYN is sent again for two minutes (Linux, six
@@ -11,39 +10,6 @@
 #define MEMORY (180 * SECOND)
 /* Workers asked before a connection is passed. */
 #define TRIES 4
-
-static __always_inline struct connection connection_from_client(const struct packet *packet)
-{
-	return (struct connection){
-		.client = packet->source,
-		.server = packet->destination,
-		.client_port = packet->source_port,
-		.server_port = packet->destination_port,
-	};
-}
-
-static __always_inline struct connection connection_from_server(const struct packet *packet)
-{
-	return (struct connection){
-		.client = packet->destination,
-		.server = packet->source,
-		.client_port = packet->destination_port,
-		.server_port = packet->source_port,
-	};
-}
-
-static __always_inline __u64 hash(const struct connection *connection, __u32 seed)
-{
-	const __u32 *word = (const __u32 *)connection;
-	__u64 sum = seed;
-
-	/* Multiply and fold, a word at a time. */
-	for (int i = 0; i < sizeof(*connection) / 4; i++) {
-		sum = (sum ^ word[i]) * 0x9e3779b97f4a7c15ull;
-		sum ^= sum >> 32;
-	}
-	return sum;
-}
 
 static __always_inline enum choice choice_of(void *policy, const struct address *address)
 {

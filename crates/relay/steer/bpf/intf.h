@@ -233,21 +233,23 @@ enum ending {
 	REPLACED,         /* another one with the same addresses and ports was opened */
 };
 
-/* An established connection, and the record of an ended one. */
+/* An established connection, and the record of an ended one. With the 56 bytes that the kernel puts before it in `flows` it
+ * takes four cache lines of 64 bytes, of which each course has one. */
 struct flow {
 	struct connection connection;
 	__u16 holdout;    /* as in `syn_record` */
 	__u16 because;    /* likewise */
-	__u64 start_ns;   /* when its SYN came first */
-	__u64 end_ns;     /* when the packet passed that ended it */
-	__u64 slot_ns;    /* as in `syn_record` */
-	struct course up; /* from the client */
-	struct course down;
 	__u32 verdict;    /* enum verdict, of its SYN */
 	__u32 ending;     /* enum ending */
 	__u32 sequence;   /* number of its SYN */
 	__u16 settled;    /* `settings.epoch` of the relay whose sockets it has, as long as none of them was missed; or 0 */
 	__u16 unused;
+	__u64 start_ns;   /* when its SYN came first */
+	__u64 end_ns;     /* when the packet passed that ended it */
+	__u64 slot_ns;    /* as in `syn_record` */
+	struct course up; /* from the client */
+	struct course down;
+	__u64 unused_too; /* fills the last line */
 };
 
 /* What is known of the way back from a prefix of servers. */
@@ -293,7 +295,7 @@ struct settings {
 	__u32 workers[GENERATIONS]; /* of each relay */
 	__u32 mark;       /* for packets to be delivered on this host; see leg.h for the two above it */
 	__u32 holdout;    /* per mille of clients, for a slot each, or of new connections */
-	__u32 seed;       /* of the choice of these */
+	__u32 seed;       /* of the choice of these, and of the names of connections */
 	__u32 half_open;  /* half-open connections of a listener past which it gets no more */
 	__u32 syn_rate;   /* new connections per second and client; 0 is no limit */
 	__u32 syn_burst;  /* how many of these may come at once */

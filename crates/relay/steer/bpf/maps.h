@@ -105,12 +105,14 @@ struct {
 	__type(value, __u8);
 } full_clients SEC(".maps");
 
-/* Connections that both sides, or the client and the relay, have agreed to. Only ended ones leave it. Its memory is there
- * from the beginning: to allocate it takes a good part of what is done for a short connection. */
+/* Connections that both sides, or the client and the relay, have agreed to. Only ended ones leave it. Their names are
+ * their keys (see `name_of`): one look finds a packet's whichever end has sent it, and two of all that fit have the same
+ * name once in 2^31. Its memory is there from the beginning: to allocate it takes a good part of what is done for a short
+ * connection. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, FLOWS);
-	__type(key, struct connection);
+	__type(key, __u64);
 	__type(value, struct flow);
 } flows SEC(".maps");
 

@@ -68,6 +68,7 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 	struct address client;
 	enum verdict verdict;
 	__u32 index = 0, generation;
+	__u64 name;
 	struct flow *before;
 	bool confirm, consults;
 
@@ -114,10 +115,11 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 			verdict = by_rules(skb, set, &connection, verdict, now);
 	}
 	/* Its end was not seen. */
-	before = bpf_map_lookup_elem(&flows, &connection);
+	name = name_of(packet);
+	before = bpf_map_lookup_elem(&flows, &name);
 	if (before) {
 		close(before, REPLACED, now);
-		bpf_map_delete_elem(&flows, &connection);
+		bpf_map_delete_elem(&flows, &name);
 	}
 	/* Before the packet reaches the stack, which asks for it (see `reopen`). */
 	syn->verdict = verdict;
@@ -154,14 +156,10 @@ give:
 	return GO_ON;
 }
 
-static __always_inline bool is_passed(const struct connection *connection)
+static __always_inline bool is_opened_and_passed(const struct connection *connection)
 {
-	struct flow *flow = bpf_map_lookup_elem(&flows, connection);
-	struct syn_record *syn;
+	struct syn_record *syn = bpf_map_lookup_elem(&syn_records, connection);
 
-	if (flow)
-		return flow->verdict != SPLIT;
-	syn = bpf_map_lookup_elem(&syn_records, connection);
 	return syn && syn->verdict != SPLIT &&
 	       bpf_ktime_get_ns() - syn->at_ns < MEMORY;
 }
@@ -172,8 +170,11 @@ static __always_inline bool passed_since(const struct packet *packet)
 {
 	struct connection up = connection_from_client(packet);
 	struct connection down = connection_from_server(packet);
+	struct flow *flow = flow_of(packet);
 
-	return is_passed(&up) || is_passed(&down);
+	if (flow)
+		return flow->verdict != SPLIT;
+	return is_opened_and_passed(&up) || is_opened_and_passed(&down);
 }
 
 /* Whether the packet goes on with a connection that is not this half-open one: a client acknowledges what another server
@@ -291,7 +292,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 
 	/* What has a SYN begins an account, if anything. */
 	if (packet->kind == TCP && !(packet->flags & TCP_SYN))
-		known = take_known(bpf_ktime_get_ns());
+		known = take_known();
 	if (known & OUT_OF_ORDER && set->reordering_hold_us && has_stamp(skb))
 		notice(skb, packet->highest);
 	if (known & SETTLED) {
@@ -427,7 +428,7 @@ SEC("sk_lookup")
 int reopen(struct bpf_sk_lookup *lookup)
 {
 	volatile struct bpf_sk_lookup *from = lookup;
-	struct connection connection = {}, reversed;
+	struct connection connection = {};
 	struct syn_record *syn;
 	struct address local6, remote6;
 	struct bpf_sock *listener;
@@ -451,11 +452,7 @@ int reopen(struct bpf_sk_lookup *lookup)
 	connection.server_port = bpf_htons(lookup->local_port);
 	syn = bpf_map_lookup_elem(&syn_records, &connection);
 	if (!syn || syn->verdict != SPLIT || bpf_ktime_get_ns() - syn->at_ns > SECOND) {
-		reversed.client = connection.server;
-		reversed.server = connection.client;
-		reversed.client_port = connection.server_port;
-		reversed.server_port = connection.client_port;
-		unsettle(&connection, &reversed);
+		unsettle(&connection);
 		return SK_PASS;
 	}
 	index = syn->listener;

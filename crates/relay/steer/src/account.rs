@@ -310,6 +310,17 @@ mod tests {
         assert_eq!(record.ending, Ending::Finished);
     }
 
+    /// As the kernel lays them out: its own 48 bytes, the name, the account.
+    #[test]
+    fn an_account_takes_whole_cache_lines_and_each_course_one() {
+        let up = 48 + 8 + std::mem::offset_of!(intf::flow, up);
+        let down = 48 + 8 + std::mem::offset_of!(intf::flow, down);
+        let course = size_of::<intf::course>();
+        assert_eq!((48 + 8 + size_of::<intf::flow>()) % 64, 0);
+        assert_eq!((up / 64, down / 64), ((up + course - 1) / 64, (down + course - 1) / 64));
+        assert_ne!(up / 64, down / 64);
+    }
+
     #[test]
     fn an_open_connection_ends_with_its_last_acknowledgement() {
         let record = parse(flow(ending::OPEN).as_bytes()).unwrap();

@@ -110,6 +110,9 @@ impl Steering {
         shared.half_open = shared.half_open.max(1);
         if !adopted {
             shared.mark = options.mark;
+        }
+        // Accounts that are there have their names by it.
+        if shared.seed == 0 {
             shared.seed = std::process::id();
         }
         put(&map_of_settings, "settings", &ONLY, shared.as_bytes())?;
