@@ -27,6 +27,8 @@ enum Benchmark {
     Assist(assist::Options),
     /// Rate and lateness of the emulated link: one bulk TCP flow at 1 and 50 ms round trip.
     Emu(emu::Options),
+    /// What accounts and decisions cost the relay, switched on and off by turns.
+    Overhead(relay::overhead::Options),
     /// A plain relay, which `relay` measures beside the others.
     #[command(hide = true)]
     Plain(relay::plain::Options),
@@ -42,6 +44,7 @@ fn main() -> Result<()> {
     match Arguments::parse().benchmark {
         Benchmark::Assist(options) => assist::run(&options),
         Benchmark::Emu(options) => emu::run(&options),
+        Benchmark::Overhead(options) => relay::overhead::run(&options),
         Benchmark::Plain(options) => relay::plain::run(&options),
         Benchmark::Pages(options) => pages::run(&options),
         Benchmark::Relay(options) => relay::run(&options),

@@ -215,19 +215,22 @@ pub(super) struct Running {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Running {
-    /// Starts it on the box, and waits until it takes connections. `midspan` is Midspan's program.
+    /// Starts it on the box, and waits until it takes connections. `midspan` is Midspan's program, and `more` goes behind what
+    /// else it is set up with.
     pub(super) fn start(
         contender: Contender,
         world: &World,
         place: Place,
         midspan: &Path,
+        more: &str,
     ) -> Result<Option<Running>> {
         if contender == Contender::Direct {
             return Ok(None);
         }
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("configuration");
-        fs::write(&path, contender.configuration(directory.path(), &place.relays()?))?;
+        let configuration = contender.configuration(directory.path(), &place.relays()?);
+        fs::write(&path, configuration + more)?;
         let ready = directory.path().join("ready");
         let manager = UnixDatagram::bind(&ready)?;
         manager.set_nonblocking(true)?;
@@ -282,6 +285,11 @@ impl Running {
             }
             sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Processor time that it has used so far, all its processes together.

@@ -3,6 +3,7 @@
 
 mod contender;
 mod load;
+pub(crate) mod overhead;
 mod place;
 pub(crate) mod plain;
 mod summary;
@@ -272,7 +273,7 @@ fn measure(
 ) -> Result<Vec<f64>> {
     let _autogroup = Autogroup::of(place)?;
     let world = World::build()?;
-    let start = || Running::start(contender, &world, place, programs.of(contender));
+    let start = || Running::start(contender, &world, place, programs.of(contender), "");
     let to = contender.target();
     if figure == Figure::Idle {
         let _server = Echo::start(&world)?;

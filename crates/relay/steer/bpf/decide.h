@@ -189,7 +189,7 @@ static __always_inline bool is_held_out(const struct settings *set, struct packe
 		/* Never 0. */
 		syn->slot_ns = slot * set->slot_ns | 1;
 	}
-	chance = set->decides ? chance_of(packet) : NULL;
+	chance = set->decides && !set->bare ? chance_of(packet) : NULL;
 	if (chance) {
 		bool is_new = slot >= chance->from_slot;
 

@@ -309,5 +309,5 @@ struct settings {
 	__u32 reordering_hold_us; /* how long holes are kept from clients at most */
 	__u32 decides;    /* how many are left alone is decided by place; `holdout` is for where nothing is */
 	__u16 epoch;      /* another one, and never 0, for each relay that takes over */
-	__u16 unused;
+	__u16 bare;       /* nothing is accounted for nor decided by place, to measure what that costs; set by that alone */
 };

@@ -116,7 +116,7 @@ static __always_inline int open(struct __sk_buff *skb, const struct settings *se
 	}
 	/* Its end was not seen. */
 	name = name_of(packet);
-	before = bpf_map_lookup_elem(&flows, &name);
+	before = set->bare ? NULL : bpf_map_lookup_elem(&flows, &name);
 	if (before) {
 		close(before, REPLACED, now);
 		bpf_map_delete_elem(&flows, &name);
@@ -291,7 +291,7 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 		return GO_ON;
 
 	/* What has a SYN begins an account, if anything. */
-	if (packet->kind == TCP && !(packet->flags & TCP_SYN))
+	if (packet->kind == TCP && !(packet->flags & TCP_SYN) && !set->bare)
 		known = take_known();
 	if (known & OUT_OF_ORDER && set->reordering_hold_us && has_stamp(skb))
 		notice(skb, packet->highest);
@@ -328,9 +328,9 @@ static __always_inline int judge(struct __sk_buff *skb, const struct settings *s
 		if (socket)
 			leg = leg_of(socket, set);
 		agreeing = socket && socket->state == BPF_TCP_NEW_SYN_RECV;
-		if (agreeing && !anothers)
+		if (agreeing && !anothers && !set->bare)
 			agree(packet);
-		if (!known && (!agreeing || !only_acknowledges(packet)))
+		if (!known && !set->bare && (!agreeing || !only_acknowledges(packet)))
 			account(packet, sender_to(socket, leg), socket && is_established(socket));
 		if ((former && passed_since(packet)) || anothers) {
 			forward(skb);

@@ -11,6 +11,7 @@
 
 mod account;
 mod attach;
+mod bare;
 mod chances;
 mod error;
 mod first_window;
@@ -27,6 +28,7 @@ mod verdict;
 pub mod fuzz;
 
 pub use account::{Accounts, AccountsSource, Course, Drawn, Ending, FlowRecord, OpenFlows};
+pub use bare::Bare;
 pub use chances::Chances;
 pub use error::Error;
 pub use first_window::FirstWindow;
