@@ -9,9 +9,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def keep(name, said, raw):
-    """Lines of a summary, and records, as today's run of `./run bench NAME` with this process's arguments."""
-    folder = ROOT / "bench/runs" / time.strftime(f"%Y-%m-%d-{name}", time.gmtime())
+def keep(name, said, raw, suffix=""):
+    """Lines of a summary, and records, as today's run of `./run bench NAME` with this process's arguments, in a folder of
+    that name and `suffix`."""
+    folder = ROOT / "bench/runs" / time.strftime(f"%Y-%m-%d-{name}{suffix}", time.gmtime())
     folder.mkdir(exist_ok=True)
     (folder / "command.txt").write_text(" ".join(["./run bench", name, *sys.argv[1:]]) + "\n")
     (folder / "summary.txt").write_text("\n".join(said) + "\n")

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Uploads over a link that delivers late: the first of a network, the next, and a neighbour's first.
 
-Uploads by iperf3 over cells of scenarios/radio/never-slower-live.toml, one after the other: two by a client, then one by
-another client of the same network (/24), of whom the relay knows nothing. Each round has a new relay, and the same
-without a relay beside it. Times are the server's, to the last byte, as iperf3 tells them.
+Uploads over cells of scenarios/radio/never-slower-live.toml, one after the other: two by a client, then one by another
+client of the same network (/24), of whom the relay knows nothing. Each round has a new relay, and the same without a
+relay beside it.
 
-    tests/field/uploads.py [--rounds N] [--record]
+By iperf3, whose times are the server's from when its connection is there to the last byte; or by curl to nginx, whose times
+are the user's: from when the connection is asked for until the answer that the server gives when it has all.
+
+    tests/field/uploads.py [--tool iperf3|curl] [--rounds N] [--record]
 
 Root; nothing outside the namespaces of `midspan lab shell` is changed. Rounds in which the emulator fell behind do not
 count.
@@ -18,6 +21,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -28,22 +32,45 @@ MIDSPAN = ROOT / "target/release/midspan"
 SCENARIO = ROOT / "scenarios/radio/never-slower-live.toml"
 RELAYS = ["1 ms", "5 ms"]
 LATE = ["none", "0.5 % by 10 ms", "1 % by 10 ms", "0.5 % by 20 ms"]
-SIZE = "25M"
+# 25M of iperf3's.
+SIZE = 25 * 1024 * 1024
+PORT = 8080
 # Whose uploads there are, in order.
 UPLOADS = ["first", "its second", "neighbour's"]
 LEAST = 3
 PATIENCE = 120
 UNTRUSTED = "not trusted"
 
+# Asks another for the answer once it has all: to answer by itself it need not read.
+NGINX = """
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/nginx.log;
+events {{ worker_connections 512; }}
+http {{
+  access_log off;
+  client_max_body_size 0;
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+  server {{ listen {port}; location / {{ proxy_pass http://127.0.0.1:{answering}; }} }}
+  server {{ listen 127.0.0.1:{answering}; location / {{ return 200; }} }}
+}}
+"""
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tool", choices=TOOLS, default="iperf3")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--record", action="store_true", help="keep it in bench/runs/")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        return inside()
+        return inside(options.tool)
     if os.geteuid() != 0:
         sys.exit("uploads: BPF steers, which takes root")
     cells = [(relay, late) for relay in RELAYS for late in LATE if (relay, late) != ("5 ms", "none")]
@@ -52,7 +79,7 @@ def main():
         for relay, late in cells:
             for variant in ("none", "midspan"):
                 name = f"{variant}, relay at {relay}, {late} late, round {number + 1}"
-                seconds, fault = run(variant, relay, late, number + 1)
+                seconds, fault = run(options.tool, variant, relay, late, number + 1)
                 print(f"{name}: {fault or seconds}", flush=True)
                 if not fault:
                     raw.append({"variant": variant, "relay": relay, "late": late, "seconds": seconds})
@@ -65,40 +92,62 @@ def main():
     said += [f"failed: {one}" for one in failed]
     print("\n" + "\n".join(said))
     if options.record:
-        keep("uploads", said, raw)
+        keep("uploads", said, raw, "" if options.tool == "iperf3" else f"-{options.tool}")
     return 1 if failed else 0
 
 
-def run(variant, relay, late, seed):
+def run(tool, variant, relay, late, seed):
     """Times of uploads in their order, and what was wrong, if anything was."""
     command = [MIDSPAN, "lab", "shell", SCENARIO, "--variant", variant, "--seed", str(seed), "--quiet"]
     command += ["--set", f"relay={relay}", "--set", f"late={late}"]
-    command += ["--server", "iperf3 -s", "--", sys.executable, __file__, "--inside"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        configuration = Path(folder) / "nginx.conf"
+        configuration.write_text(NGINX.format(folder=folder, port=PORT, answering=PORT + 1))
+        serve = "iperf3 -s" if tool == "iperf3" else f"nginx -p {folder} -c {configuration}"
+        command += ["--server", serve, "--", sys.executable, __file__, "--inside", "--tool", tool]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if ran.returncode != 0:
         return None, " ".join((ran.stdout + ran.stderr).split())
     return json.loads(ran.stdout), UNTRUSTED if "do not trust" in ran.stderr else None
 
 
-def inside():
+def inside(tool):
     """On the UE, whose second address is the neighbour."""
     server = os.environ["MIDSPAN_SERVER"]
     route = subprocess.check_output(["ip", "-4", "-o", "route", "get", server], text=True)
     link, own = re.search(r" dev (\S+) .*src (\S+)", route).groups()
     neighbour = own.rsplit(".", 1)[0] + ".77"
     subprocess.run(["ip", "addr", "add", f"{neighbour}/32", "dev", link], check=True)
-    print(json.dumps([upload(server, client) for client in (own, own, neighbour)]))
+    times = []
+    for client in (own, own, neighbour):
+        # iperf3's server takes one test at a time, and a while to be ready for the next.
+        time.sleep(0.5)
+        times.append(TOOLS[tool](server, client))
+    print(json.dumps(times))
     return 0
 
 
-def upload(server, client):
-    # The server takes one test at a time, and a while to be ready for the next.
-    time.sleep(0.5)
-    command = ["iperf3", "-c", server, "-B", client, "-n", SIZE, "-J"]
+def by_iperf3(server, client):
+    command = ["iperf3", "-c", server, "-B", client, "-n", str(SIZE), "-J"]
     told = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
     if "error" in told:
         sys.exit(f"iperf3: {told['error']}")
     return told["end"]["sum_received"]["seconds"]
+
+
+def by_curl(server, client):
+    with tempfile.NamedTemporaryFile() as file:
+        file.truncate(SIZE)
+        command = ["curl", "--silent", "--show-error", "--fail", "--interface", client, "--upload-file", file.name]
+        command += ["--write-out", "%{time_total}", f"http://{server}:{PORT}/"]
+        told = subprocess.run(command, capture_output=True, text=True)
+    if told.returncode != 0:
+        sys.exit(told.stderr)
+    return float(told.stdout)
+
+
+TOOLS = {"iperf3": by_iperf3, "curl": by_curl}
 
 
 def table(raw, cells):
