@@ -25,6 +25,7 @@ import time
 from pathlib import Path
 
 from recording import keep
+from web import nginx
 
 ROOT = Path(__file__).resolve().parents[2]
 MIDSPAN = ROOT / "target/release/midspan"
@@ -71,15 +72,6 @@ path = "{log}"
 {also}
 """
 
-NGINX = """
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.log;
-events {{ worker_connections 512; }}
-http {{ access_log off; server {{ listen {port}; root {folder}; }} }}
-"""
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -117,9 +109,9 @@ def run(folder, control, options):
     os.chmod(folder, 0o755)
     (folder / "path.toml").write_text(SCENARIO.format(loss=options.loss, control=control))
     (folder / "relay.toml").write_text(RELAY.format(log=folder / "flows.jsonl", slot=options.slot, also=options.also))
-    (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=PORT))
+    serve = nginx(folder, f"server {{ listen {PORT}; root {folder}; }}")
     command = [MIDSPAN, "lab", "shell", folder / "path.toml", "--variant", "none", "--quiet"]
-    command += ["--server", f"nginx -c {folder}/nginx.conf", "--", sys.executable, __file__]
+    command += ["--server", serve, "--", sys.executable, __file__]
     command += ["--inside", folder, "--transfers", str(options.transfers), "--at-once", str(options.at_once)]
     shell = subprocess.Popen(command)
     try:

@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 
 from recording import keep
+from web import nginx
 
 ROOT = Path(__file__).resolve().parents[2]
 MIDSPAN = ROOT / "target/release/midspan"
@@ -42,14 +43,7 @@ PATIENCE = 120
 UNTRUSTED = "not trusted"
 
 # Asks another for the answer once it has all: to answer by itself it need not read.
-NGINX = """
-daemon off;
-worker_processes 1;
-pid {folder}/nginx.pid;
-error_log {folder}/nginx.log;
-events {{ worker_connections 512; }}
-http {{
-  access_log off;
+HTTP = """
   client_max_body_size 0;
   client_body_temp_path {folder}/body;
   proxy_temp_path {folder}/proxy;
@@ -58,7 +52,6 @@ http {{
   scgi_temp_path {folder}/scgi;
   server {{ listen {port}; location / {{ proxy_pass http://127.0.0.1:{answering}; }} }}
   server {{ listen 127.0.0.1:{answering}; location / {{ return 200; }} }}
-}}
 """
 
 
@@ -102,9 +95,8 @@ def run(tool, variant, relay, late, seed):
     command += ["--set", f"relay={relay}", "--set", f"late={late}"]
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
-        configuration = Path(folder) / "nginx.conf"
-        configuration.write_text(NGINX.format(folder=folder, port=PORT, answering=PORT + 1))
-        serve = "iperf3 -s" if tool == "iperf3" else f"nginx -p {folder} -c {configuration}"
+        http = HTTP.format(folder=folder, port=PORT, answering=PORT + 1)
+        serve = "iperf3 -s" if tool == "iperf3" else nginx(folder, http)
         command += ["--server", serve, "--", sys.executable, __file__, "--inside", "--tool", tool]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if ran.returncode != 0:
