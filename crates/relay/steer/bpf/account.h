@@ -140,18 +140,17 @@ __noinline int pass(struct flow *flow, __u32 by_client)
 	return 0;
 }
 
-/* Nothing asks for the SYN any more of a connection that is split, accounted for and answered, but a worker for the answer's
- * marking; and the next SYN finds its place still in the processor's cache. */
-static __always_inline void forget(const struct connection *connection, const struct syn_record *syn)
+/* Whether nothing asks for the SYN any more once its connection is accounted for, but a worker for the answer's marking. It
+ * goes then, and the next SYN finds its place still in the processor's cache. */
+static __always_inline bool is_done(const struct syn_record *syn)
 {
-	if (syn->verdict == SPLIT && syn->stage == ACCOUNTED && syn->answered && !syn->answer_dscp)
-		bpf_map_delete_elem(&syn_records, connection);
+	return syn->verdict == SPLIT && syn->answered && !syn->answer_dscp;
 }
 
 /* Writes the account of what a SYN has become, for `enter`. The client's first data and the server's answer may have it
  * written at the same time, on two processors. */
 static __always_inline struct flow *begin(struct packet *packet, const struct connection *connection,
-					  struct syn_record *syn)
+					  const struct syn_record *syn)
 {
 	__u32 zero = 0;
 	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
@@ -172,23 +171,36 @@ static __always_inline struct flow *begin(struct packet *packet, const struct co
 	flow->because = syn->because;
 	flow->slot_ns = syn->slot_ns;
 	flow->settled = syn->verdict == SPLIT && set ? set->epoch : 0;
-	syn->stage = ACCOUNTED;
-	forget(connection, syn);
 	return flow;
 }
 
-/* Enters an account that the packet has begun. Whether there is one already, as another processor has come first. */
-static __always_inline bool enter(const struct packet *packet, const struct flow *flow)
+/* Marks that the SYN's connection has an account. Whether it had none before: another processor's may have been entered,
+ * and have ended, while this one was on its way. */
+static __always_inline bool claim(const struct connection *connection, struct syn_record *syn)
+{
+	if (is_done(syn))
+		return !bpf_map_delete_elem(&syn_records, connection);
+	/* Its place may be another's by now. */
+	syn = bpf_map_lookup_elem(&syn_records, connection);
+	return syn && __sync_lock_test_and_set(&syn->stage, ACCOUNTED) != ACCOUNTED;
+}
+
+/* Enters an account that the packet has begun, unless there is one, as another processor has come first. It is entered
+ * before it is claimed: who finds the SYN claimed finds the account, and no packet goes by it. */
+static __always_inline bool enter(const struct packet *packet, const struct flow *flow, struct syn_record *syn)
 {
 	__u64 name = name_of(packet);
-	bool is_there;
+	long error = bpf_map_update_elem(&flows, &name, flow, BPF_NOEXIST);
 
-	if (!bpf_map_update_elem(&flows, &name, flow, BPF_NOEXIST))
+	if (error) {
+		if (error != -EEXIST)
+			count(UNACCOUNTED);
 		return false;
-	is_there = bpf_map_lookup_elem(&flows, &name);
-	if (!is_there)
-		count(UNACCOUNTED);
-	return is_there;
+	}
+	if (claim(&flow->connection, syn))
+		return true;
+	bpf_map_delete_elem(&flows, &name);
+	return false;
 }
 
 /* The place of a server among those that are looked at for code points; others may have it too. */
@@ -220,8 +232,7 @@ static __always_inline void answered(const struct connection *connection, struct
 		syn->answer_dscp = packet->dscp;
 		if (packet->dscp)
 			note_marking(&connection->server);
-		if (syn->stage == ASKED)
-			syn->stage = ANSWERED;
+		__sync_val_compare_and_swap(&syn->stage, ASKED, ANSWERED);
 	}
 	if (syn->verdict == PASS_ASYMMETRIC) {
 		struct address route = network_of(&connection->server);
@@ -260,58 +271,38 @@ static __always_inline struct syn_record *opened_by(const struct connection *con
 	return syn;
 }
 
-/* Likewise, if the connection is not in `flows` yet, nor was. */
-static __always_inline struct syn_record *pending(const struct connection *connection, bool confirmed,
-					       __u64 now)
+/* Whether a packet from a client begins the account. */
+static __always_inline bool begins_by_client(const struct connection *connection, const struct packet *packet,
+					     const struct syn_record *syn, bool confirmed, __u64 now)
 {
-	struct syn_record *syn = opened_by(connection, confirmed, now);
-
-	return syn && syn->stage != ACCOUNTED ? syn : NULL;
-}
-
-/* The account that a packet from a client begins. */
-static __always_inline struct flow *begun_by_client(const struct connection *connection,
-						    struct packet *packet, bool confirmed,
-						    __u64 now)
-{
-	struct syn_record *syn = pending(connection, confirmed, now);
-
-	if (!syn || !(packet->flags & TCP_ACK) || packet->flags & (TCP_SYN | TCP_RST))
-		return NULL;
+	if (!(packet->flags & TCP_ACK) || packet->flags & (TCP_SYN | TCP_RST))
+		return false;
 	/* The client was answered in the server's name, maybe before the server has answered, and may
 	 * have said all by then. */
 	if (confirmed && syn->verdict == SPLIT)
-		return begin(packet, connection, syn);
-	if (syn->stage == ANSWERED) {
-		/* Nobody but who has seen the server's answer can acknowledge it. */
-		if (confirmed || packet->acknowledgement == syn->answer + 1)
-			return begin(packet, connection, syn);
-	} else if (syn->verdict != SPLIT && packet->sequence == syn->sequence + 1) {
+		return true;
+	/* Nobody but who has seen the server's answer can acknowledge it. */
+	if (syn->stage == ANSWERED)
+		return confirmed || packet->acknowledgement == syn->answer + 1;
+	if (syn->verdict != SPLIT && packet->sequence == syn->sequence + 1)
 		doubt(connection, now);
-	}
-	return NULL;
+	return false;
 }
 
-/* The account that a packet from a server begins. */
-static __always_inline struct flow *begun_by_server(const struct connection *connection,
-						    struct packet *packet, bool confirmed,
-						    bool connecting, __u64 now)
+/* Whether a packet from a server does. `connecting`: it is for a socket that has asked the server. */
+static __always_inline bool begins_by_server(const struct connection *connection, const struct packet *packet,
+					     struct syn_record *syn, bool confirmed, bool connecting, __u64 now)
 {
-	struct syn_record *syn = opened_by(connection, confirmed, now);
-
-	if (!syn || !(packet->flags & TCP_ACK))
-		return NULL;
-	if (packet->flags & TCP_SYN) {
-		answered(connection, syn, packet, now);
-		/* The client has said something already. */
-		if (syn->stage == ACCOUNTED)
-			forget(connection, syn);
-		/* The relay has connected to it as the client had agreed, who may be silent for long now. */
-		else if (connecting && syn->verdict == SPLIT)
-			return begin(packet, connection, syn);
-	} else if (syn->stage == ANSWERED && confirmed)
-		return begin(packet, connection, syn);
-	return NULL;
+	if (!(packet->flags & TCP_ACK))
+		return false;
+	if (!(packet->flags & TCP_SYN))
+		return syn->stage == ANSWERED && confirmed;
+	answered(connection, syn, packet, now);
+	/* The client has said something already. */
+	if (syn->stage == ACCOUNTED && is_done(syn))
+		bpf_map_delete_elem(&syn_records, connection);
+	/* The relay has connected to it as the client had agreed, who may be silent for long now. */
+	return connecting && syn->verdict == SPLIT;
 }
 
 /* The client agrees, and may be silent for long now: the account begins if its server was asked first, and has agreed. So it
@@ -320,13 +311,15 @@ static __always_inline struct flow *begun_by_server(const struct connection *con
 static __always_inline void agree(struct packet *packet)
 {
 	struct connection connection = connection_from_client(packet);
-	struct syn_record *syn = pending(&connection, false, bpf_ktime_get_coarse_ns());
+	struct syn_record *syn = opened_by(&connection, false, bpf_ktime_get_coarse_ns());
 
-	if (!syn || syn->verdict != SPLIT || (packet->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_ACK)
+	if (!syn || syn->stage == ACCOUNTED || syn->verdict != SPLIT)
+		return;
+	if ((packet->flags & (TCP_SYN | TCP_ACK | TCP_RST)) != TCP_ACK)
 		return;
 	syn->agreed = packet->acknowledgement;
 	if (syn->stage == ANSWERED || (packet->payload && packet->sequence == syn->sequence + 1))
-		enter(packet, begin(packet, &connection, syn));
+		enter(packet, begin(packet, &connection, syn), syn);
 }
 
 /* What `take_known` has found of a packet's connection. */
@@ -396,24 +389,35 @@ static __always_inline void account(struct packet *packet, enum sender sender, b
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
 	struct connection connection;
-	struct flow *flow = NULL;
-	bool client = sender != ANSWERING_SERVER;
+	struct syn_record *syn = NULL;
+	struct flow *flow;
+	bool client = sender != ANSWERING_SERVER, begins = false;
 
 	/* Nobody connects to a client. */
 	if (client) {
 		connection = connection_from_client(packet);
-		flow = begun_by_client(&connection, packet, confirmed, now);
+		syn = opened_by(&connection, confirmed, now);
+		begins = syn && begins_by_client(&connection, packet, syn, confirmed, now);
 	}
-	if (!flow && sender != CLIENT) {
+	if (!syn && sender != CLIENT) {
 		client = false;
 		connection = connection_from_server(packet);
-		flow = begun_by_server(&connection, packet, confirmed, sender == ANSWERING_SERVER, now);
+		syn = opened_by(&connection, confirmed, now);
+		begins = syn && begins_by_server(&connection, packet, syn, confirmed, sender == ANSWERING_SERVER, now);
 	}
-	if (flow) {
-		pass(flow, client);
-		if (flow->ending != OPEN || !enter(packet, flow))
+	if (syn && syn->stage != ACCOUNTED) {
+		if (!begins)
 			return;
-	} else if (sender == ANYBODY) {
+		flow = begin(packet, &connection, syn);
+		/* What ends it must find it entered. */
+		if (packet->flags & TCP_RST) {
+			enter(packet, flow, syn);
+		} else {
+			pass(flow, client);
+			if (enter(packet, flow, syn))
+				return;
+		}
+	} else if (!syn && sender == ANYBODY) {
 		return;
 	}
 	/* It was begun just now: on another processor, or as the client has agreed. */

@@ -125,14 +125,15 @@ struct syn_record {
 	__u32 listener;   /* index in `listeners`, if it was given to one */
 	__u8 verdict;     /* enum verdict */
 	__u8 release;     /* enum release; written by user space */
-	__u8 stage;       /* enum stage */
+	__u8 because;     /* enum because, of `holdout` */
 	__u8 answer_dscp; /* code point of the server's answer */
 	__u32 interface;  /* index of the one that its SYN came in by */
 	__u32 agreed;     /* what the client acknowledged with the handshake's last segment; 0 if that was not seen */
 	__u32 answered;   /* what the server acknowledged with its answer; 0 as long as it has not */
+	__u32 stage;      /* enum stage */
 	__u16 holdout;    /* per mille of what it was drawn from; 0 if it was not */
-	__u8 because;     /* enum because, of that */
 	__u8 learns;      /* whether it is to be remembered that its server answers */
+	__u8 unused[5];
 };
 
 /* What user space has found out of a server for which a client's SYN is held. */

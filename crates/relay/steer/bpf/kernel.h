@@ -18,6 +18,7 @@
 #define ETH_P_8021Q 0x8100
 #define ETH_P_8021AD 0x88a8
 #define PACKET_HOST 0
+#define EEXIST 17
 #define IPPROTO_ICMP 1
 #define IPPROTO_TCP 6
 #define IPPROTO_ICMPV6 58

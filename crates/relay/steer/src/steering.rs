@@ -526,6 +526,8 @@ pub(crate) fn put(
 }
 
 #[cfg(test)]
+mod accounts;
+#[cfg(test)]
 mod choice;
 #[cfg(test)]
 mod packets;

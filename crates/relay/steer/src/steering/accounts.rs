@@ -1,0 +1,163 @@
+//! A connection's packets on two processors at the same time, and the account that they begin.
+
+use std::cell::RefCell;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Barrier;
+use std::time::Duration;
+
+use libbpf_rs::ProgramInput;
+use midspan_sys::netns::Netns;
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::packets::skip;
+use super::*;
+use crate::{Choice, Ending, FlowRecord};
+
+const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 8);
+const SYN: u8 = 2;
+const ACK: u8 = 16;
+const FIN: u8 = 1;
+const CONNECTIONS: u16 = 5_000;
+const MOMENTS: u16 = 256;
+
+/// Both directions of a connection, as frames.
+struct Ends {
+    client: SocketAddr,
+    server: SocketAddr,
+}
+
+impl Ends {
+    fn from_client(
+        &self,
+        flags: u8,
+        sequence: u32,
+        acknowledgement: u32,
+        payload: &[u8],
+    ) -> Vec<u8> {
+        frame(self.client, self.server, flags, [sequence, acknowledgement], payload)
+    }
+
+    fn from_server(&self, flags: u8, sequence: u32, acknowledgement: u32) -> Vec<u8> {
+        frame(self.server, self.client, flags, [sequence, acknowledgement], &[])
+    }
+}
+
+fn frame(
+    from: SocketAddr,
+    to: SocketAddr,
+    flags: u8,
+    numbers: [u32; 2],
+    payload: &[u8],
+) -> Vec<u8> {
+    let (IpAddr::V4(source), IpAddr::V4(destination)) = (from.ip(), to.ip()) else {
+        unreachable!()
+    };
+    let mut frame = vec![0; 12];
+    frame.extend([0x08, 0x00, 0x45, 0, 0, 40 + payload.len() as u8, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend(source.octets().into_iter().chain(destination.octets()));
+    frame.extend(from.port().to_be_bytes().into_iter().chain(to.port().to_be_bytes()));
+    frame.extend(numbers.into_iter().flat_map(u32::to_be_bytes));
+    frame.extend([5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    frame.extend(payload);
+    frame
+}
+
+/// The program, for any thread.
+struct Shared<'a>(&'a Steering);
+
+#[allow(unsafe_code)]
+// SAFETY: `look` only has the kernel run a program that stays loaded, by its descriptor.
+unsafe impl Sync for Shared<'_> {}
+
+impl Shared<'_> {
+    fn look(&self, frame: &[u8]) {
+        let program = self.0.program("steer").unwrap();
+        program.test_run(ProgramInput { data_in: Some(frame), ..ProgramInput::default() }).unwrap();
+    }
+}
+
+fn stay_on(processor: usize) {
+    let mut one = CpuSet::new();
+    one.set(processor);
+    sched_setaffinity(None, &one).unwrap();
+}
+
+/// They are not awake at the same moment: one of many delays has their packets meet.
+fn later(moments: u16) {
+    for _ in 0..moments {
+        std::hint::spin_loop();
+    }
+}
+
+/// What the kernel has told of connections that have ended.
+fn run() -> Result<Vec<FlowRecord>, Error> {
+    let everybody = vec![("0.0.0.0/0".parse().unwrap(), Choice::Split)];
+    // All pass, whatever a route says, and are accounted for.
+    let ports = vec![(0..=u16::MAX, Choice::Pass)];
+    let policy = Policy { clients: everybody, ports, ..Policy::default() };
+    let mut steering = Steering::load(Options { workers: 1, mark: 1, pin: false })?;
+    steering.take_over(&policy)?;
+    let records = Rc::new(RefCell::new(Vec::new()));
+    let sink = records.clone();
+    let accounts = steering.accounts()?.open(move |record| sink.borrow_mut().push(record)).unwrap();
+
+    let program = Shared(&steering);
+    let all = || {
+        (0..CONNECTIONS)
+            .map(|port| Ends { client: (CLIENT, 1024 + port).into(), server: (SERVER, 80).into() })
+    };
+    let together = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            stay_on(1);
+            for ends in all() {
+                let last = ends.from_client(FIN | ACK, 101, 501, b"data");
+                together.wait();
+                later(ends.client.port() % MOMENTS);
+                program.look(&last);
+                together.wait();
+            }
+        });
+        stay_on(0);
+        for ends in all() {
+            program.look(&ends.from_client(SYN, 100, 0, b""));
+            program.look(&ends.from_server(SYN | ACK, 500, 101));
+            let first = ends.from_client(ACK, 101, 501, b"");
+            together.wait();
+            later(MOMENTS / 2);
+            program.look(&first);
+            together.wait();
+            program.look(&ends.from_server(FIN | ACK, 501, 106));
+            program.look(&ends.from_client(ACK, 106, 502, b""));
+            accounts.poll(Duration::ZERO).unwrap();
+        }
+    });
+    assert_eq!(accounts.open().unwrap(), 0, "accounts that have not ended");
+    drop(accounts);
+    Ok(Rc::into_inner(records).unwrap().into_inner())
+}
+
+/// Its end too may come while another processor begins the account.
+#[test]
+fn no_packet_goes_by_an_account_that_another_processor_begins() {
+    let netns = match Netns::create() {
+        Ok(netns) => netns,
+        Err(error) => return skip(&error.to_string()),
+    };
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return skip("one processor");
+    }
+    let records = match netns.run(run).unwrap() {
+        Err(Error::Load(error)) if error.kind() == ErrorKind::PermissionDenied => {
+            return skip(&error.to_string());
+        }
+        records => records.unwrap(),
+    };
+    assert_eq!(records.len(), usize::from(CONNECTIONS));
+    for record in records {
+        assert_eq!((record.ending, record.up.bytes, record.down.bytes), (Ending::Finished, 4, 0));
+    }
+}
