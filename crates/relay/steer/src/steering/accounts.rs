@@ -30,17 +30,11 @@ struct Ends {
 }
 
 impl Ends {
-    fn from_client(
-        &self,
-        flags: u8,
-        sequence: u32,
-        acknowledgement: u32,
-        payload: &[u8],
-    ) -> Vec<u8> {
+    fn by_client(&self, flags: u8, sequence: u32, acknowledgement: u32, payload: &[u8]) -> Vec<u8> {
         frame(self.client, self.server, flags, [sequence, acknowledgement], payload)
     }
 
-    fn from_server(&self, flags: u8, sequence: u32, acknowledgement: u32) -> Vec<u8> {
+    fn by_server(&self, flags: u8, sequence: u32, acknowledgement: u32) -> Vec<u8> {
         frame(self.server, self.client, flags, [sequence, acknowledgement], &[])
     }
 }
@@ -114,7 +108,7 @@ fn run() -> Result<Vec<FlowRecord>, Error> {
         scope.spawn(|| {
             stay_on(1);
             for ends in all() {
-                let last = ends.from_client(FIN | ACK, 101, 501, b"data");
+                let last = ends.by_client(FIN | ACK, 101, 501, b"data");
                 together.wait();
                 later(ends.client.port() % MOMENTS);
                 program.look(&last);
@@ -123,15 +117,15 @@ fn run() -> Result<Vec<FlowRecord>, Error> {
         });
         stay_on(0);
         for ends in all() {
-            program.look(&ends.from_client(SYN, 100, 0, b""));
-            program.look(&ends.from_server(SYN | ACK, 500, 101));
-            let first = ends.from_client(ACK, 101, 501, b"");
+            program.look(&ends.by_client(SYN, 100, 0, b""));
+            program.look(&ends.by_server(SYN | ACK, 500, 101));
+            let first = ends.by_client(ACK, 101, 501, b"");
             together.wait();
             later(MOMENTS / 2);
             program.look(&first);
             together.wait();
-            program.look(&ends.from_server(FIN | ACK, 501, 106));
-            program.look(&ends.from_client(ACK, 106, 502, b""));
+            program.look(&ends.by_server(FIN | ACK, 501, 106));
+            program.look(&ends.by_client(ACK, 106, 502, b""));
             accounts.poll(Duration::ZERO).unwrap();
         }
     });
