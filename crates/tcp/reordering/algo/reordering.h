@@ -18,11 +18,14 @@
 #define HOLE_PARTS 3
 /* No hole is kept from the sender for longer, in us: it must notice within its own least timeout (200 ms in Linux). */
 #define HOLD_MOST 50000u
+/* What tells of a retransmission waits no longer, in us. */
+#define REPAIR_MOST (2 * HOLD_MOST)
 /* A sender from which nothing has come for longer than this, in us, while a hole is kept from it, has sent all that it may: what
  * comes then is a probe (RFC 8985, 7.2: after two round trips; Linux adds two ticks). */
 #define SENDER_STALLED 3000u
-/* Holes that are closer to each other, in bytes, are what an overflowing queue leaves: segments come late by themselves. */
-#define OVERFLOW_APART 16384u
+/* Holes that are closer to each other, in bytes, are what slow start leaves that overflows a queue: of two segments that it sends
+ * for each acknowledgement there is room for one. Segments come late by themselves, and seldom by chance so close. */
+#define OVERFLOW_APART 4096u
 /* How much a bucket of lateness holds, in us, a power of two so that verifiers know what a quotient can be; and how
  * many there are. */
 #define LATENESS_STEP 1024u
@@ -80,6 +83,9 @@ struct holes {
 	u32 acknowledged; /* what the sender was told last */
 	u32 window;       /* and the window field with it */
 	u32 told;         /* whether it was told anything */
+	u32 repaired;     /* whether retransmissions have come, and no acknowledgement has gone since: */
+	u32 repair_us;    /* when the first of these came */
+	u32 repaired_us;  /* and when the last did */
 	u32 twice_left;   /* what came twice and was not told, as it lies behind a hole that is kept: from here on, */
 	u32 twice_right;  /* up to here; the same if there is nothing */
 };
@@ -226,6 +232,18 @@ CC_INLINE void holes_refill(struct holes *holes, struct hole *hole, u32 highest)
 	hole->recovery = holes->recoveries;
 }
 
+/* The retransmission of what a hole of this age had missed has come. If the sender took as long to send it, since it was told,
+ * as holes are kept, there is a queue, and what is in it comes for as long: acknowledgements will go when they are to. */
+CC_INLINE void holes_repair(struct holes *holes, u32 age_us, u32 hold_us, u32 now_us)
+{
+	if (age_us < 2 * hold_us)
+		return;
+	if (!holes->repaired)
+		holes->repair_us = now_us;
+	holes->repaired = 1;
+	holes->repaired_us = now_us;
+}
+
 /* The original of a hole that was refilled is awaited no longer: whether that is an event of loss, the first of its
  * recovery. */
 CC_INLINE u32 holes_lost(struct holes *holes, const struct hole *hole)
@@ -234,6 +252,28 @@ CC_INLINE u32 holes_lost(struct holes *holes, const struct hole *hole)
 		return 0;
 	holes->counted = hole->recovery;
 	return 1;
+}
+
+/* The last of these is one with what was refilled right before it of the same hole: of what a queue has dropped there may be
+ * more than there are places. */
+CC_INLINE void holes_join(struct holes *holes)
+{
+	u32 bit = 1, last = holes->work.count - 1;
+
+	if (last >= HOLE_PARTS || !(holes->work.refilled >> last & 1))
+		return;
+	for (int i = 0; i < HOLES; i++, bit <<= 1) {
+		struct hole *hole = &holes->hole[i];
+
+		IN_MEMORY();
+		if (!(holes->refilled & bit) || hole->end != holes->work.parts[last].start ||
+		    hole->found_us != holes->work.parts[last].found_us ||
+		    hole->recovery != holes->work.parts[last].recovery)
+			continue;
+		hole->end = holes->work.parts[last].end;
+		holes->work.count = last;
+		return;
+	}
 }
 
 /* Puts as many of these as there are places for among the holes. */
@@ -306,6 +346,7 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 			until = end;
 		}
 		if (!work->is_original) {
+			holes_repair(holes, now_us - work->filled.found_us, lateness->hold_us, now_us);
 			holes_refill(holes, &work->filled, highest);
 			if (now_us - work->filled.found_us > ORIGINAL_AWAITED)
 				work->is_lost |= holes_lost(holes, &work->filled);
@@ -321,6 +362,7 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 		holes->found_end = sequence;
 		work_add(work, highest, sequence, 0);
 	}
+	holes_join(holes);
 	holes_add(holes);
 	IN_MEMORY();
 	late_us = now_us - work->filled.found_us;
@@ -349,6 +391,26 @@ CC_INLINE int holes_kept(const struct holes *holes, u32 number, u32 hold_us, u32
 		kept = 1;
 	}
 	return kept;
+}
+
+/* Whether retransmissions that have come are not to be told of yet: as long as holes are kept that were found before. A sender that
+ * learns of one takes for lost all that it had sent before it and has not heard of (RFC 8985, 6.2): the late segments, and
+ * what has come behind them. */
+CC_INLINE int holes_hide_repair(const struct holes *holes, u32 number, u32 hold_us, u32 now_us)
+{
+	int hide = 0;
+	u32 bit = 1;
+
+	if (!holes->repaired || now_us - holes->repair_us >= REPAIR_MOST)
+		return 0;
+	for (int i = 0; i < HOLES; i++, bit <<= 1) {
+		const struct hole *hole = &holes->hole[i];
+
+		if (holes->open & bit && !precedes(hole->start, number) && now_us - hole->found_us < hold_us &&
+		    !precedes(holes->repaired_us, hole->found_us))
+			hide = 1;
+	}
+	return hide;
 }
 
 /* Whether the first block tells what came twice and lies behind a hole: it is within the second (RFC 2883, 4). */
@@ -386,8 +448,9 @@ CC_INLINE int holes_tell_twice(struct holes *holes, struct acknowledgement *ack)
 
 /* An acknowledgement without data is about to go. Blocks of SACK that must not be told yet are taken out of it, or cut.
  * One that tells of what came twice (RFC 2883) is told; what came twice behind a hole that is kept is told with the
- * acknowledgement that passes it. While nothing `is_known`, a sender is told at once that has overflowed a queue, or has
- * stalled: it may have lost something, and would have to wait for its timeout. */
+ * acknowledgement that passes it. What tells of a retransmission waits for the holes that were there before it. While
+ * nothing `is_known`, a sender is told at once that has overflowed a queue, or has stalled: it may have lost something, and
+ * would have to wait for its timeout. */
 CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, int is_known, struct acknowledgement *ack, u32 now_us)
 {
 	int fresh = !holes->told || precedes(holes->acknowledged, ack->number) || holes->window != ack->window;
@@ -398,6 +461,8 @@ CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, int is_known
 
 	ack->told = ack->blocks;
 	holes->heard_us = now_us;
+	if (waits && is_known && !tells_twice_before(ack) && holes_hide_repair(holes, ack->number, hold_us, now_us))
+		return TELL_NOT;
 	if (waits && holes_kept(holes, ack->number, hold_us, now_us, &from)) {
 		if (tells_twice_behind(ack) && precedes(from, ack->right[0])) {
 			holes->twice_left = ack->left[0];
@@ -418,6 +483,7 @@ CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, int is_known
 	if (less && !ack->told && !fresh)
 		return TELL_NOT;
 	holes->told = 1;
+	holes->repaired = 0;
 	holes->acknowledged = ack->number;
 	holes->window = ack->window;
 	if (holes_tell_twice(holes, ack))
