@@ -530,4 +530,6 @@ mod accounts;
 #[cfg(test)]
 mod choice;
 #[cfg(test)]
+mod frame;
+#[cfg(test)]
 mod packets;

@@ -11,15 +11,13 @@ use libbpf_rs::ProgramInput;
 use midspan_sys::netns::Netns;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::frame::{ACK, FIN, SYN, frame};
 use super::packets::skip;
 use super::*;
 use crate::{Choice, Ending, FlowRecord};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 8);
-const SYN: u8 = 2;
-const ACK: u8 = 16;
-const FIN: u8 = 1;
 const CONNECTIONS: u16 = 5_000;
 const MOMENTS: u16 = 256;
 
@@ -37,26 +35,6 @@ impl Ends {
     fn by_server(&self, flags: u8, sequence: u32, acknowledgement: u32) -> Vec<u8> {
         frame(self.server, self.client, flags, [sequence, acknowledgement], &[])
     }
-}
-
-fn frame(
-    from: SocketAddr,
-    to: SocketAddr,
-    flags: u8,
-    numbers: [u32; 2],
-    payload: &[u8],
-) -> Vec<u8> {
-    let (IpAddr::V4(source), IpAddr::V4(destination)) = (from.ip(), to.ip()) else {
-        unreachable!()
-    };
-    let mut frame = vec![0; 12];
-    frame.extend([0x08, 0x00, 0x45, 0, 0, 40 + payload.len() as u8, 0, 0, 0x40, 0, 64, 6, 0, 0]);
-    frame.extend(source.octets().into_iter().chain(destination.octets()));
-    frame.extend(from.port().to_be_bytes().into_iter().chain(to.port().to_be_bytes()));
-    frame.extend(numbers.into_iter().flat_map(u32::to_be_bytes));
-    frame.extend([5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    frame.extend(payload);
-    frame
 }
 
 /// The program, for any thread.

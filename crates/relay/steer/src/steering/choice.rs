@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use midspan_sys::netns::Netns;
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 
+use super::frame::{SYN, frame};
 use super::packets::skip;
 use super::*;
 
@@ -48,7 +49,7 @@ impl Bench {
         }
         self.next_port += 1;
         let (client, server) = ((CLIENT, self.next_port).into(), (SERVER, 80).into());
-        let frame = syn(client, server);
+        let frame = frame(client, server, SYN, [1, 0], &[]);
         let program = self.steering.program("steer").unwrap();
         let input = ProgramInput { data_in: Some(&frame), ..ProgramInput::default() };
         program.test_run(input).unwrap();
@@ -61,16 +62,6 @@ impl Bench {
     fn workers_of_next(&mut self, count: usize) -> BTreeSet<usize> {
         (0..count).map(|_| self.worker_of_next()).collect()
     }
-}
-
-fn syn(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
-    let (IpAddr::V4(from), IpAddr::V4(to)) = (client.ip(), server.ip()) else { unreachable!() };
-    let mut frame = vec![0; 12];
-    frame.extend([0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]);
-    frame.extend(from.octets().into_iter().chain(to.octets()));
-    frame.extend(client.port().to_be_bytes().into_iter().chain(server.port().to_be_bytes()));
-    frame.extend([0, 0, 0, 1, 0, 0, 0, 0, 5 << 4, 2, 0xff, 0xff, 0, 0, 0, 0]);
-    frame
 }
 
 #[test]
