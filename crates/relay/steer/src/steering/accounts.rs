@@ -18,8 +18,8 @@ use crate::{Choice, Ending, FlowRecord};
 
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 9, 9);
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 8, 8, 8);
-const CONNECTIONS: u16 = 5_000;
-const MOMENTS: u16 = 256;
+const CONNECTIONS: u16 = 20_000;
+const MOMENTS: u16 = 1024;
 
 /// Both directions of a connection, as frames.
 struct Ends {
