@@ -37,6 +37,7 @@ fn main() -> Result<()> {
             "course",
             "flow",
             "held",
+            "kept_ack",
             "syn_record",
             "place",
             "prefix",

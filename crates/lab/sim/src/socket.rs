@@ -2,7 +2,7 @@
 
 use midspan_cc::Control;
 use midspan_tcp::{Config, Endpoint};
-use midspan_units::Span;
+use midspan_units::{Span, Time};
 
 use crate::application::Application;
 use crate::hold::Hold;
@@ -68,6 +68,13 @@ impl Socket {
             Tcp::Open(endpoint) => Some(endpoint),
             Tcp::Listening(_) => None,
         }
+    }
+
+    /// When it has something to do by itself.
+    pub(crate) fn timeout(&self) -> Option<Time> {
+        let endpoint = self.endpoint().and_then(Endpoint::poll_timeout);
+        let hold = self.hold.as_ref().and_then(|hold| hold.due());
+        endpoint.into_iter().chain(hold).min()
     }
 
     pub(crate) fn endpoint_mut(&mut self) -> Option<&mut Endpoint> {

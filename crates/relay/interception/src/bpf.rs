@@ -19,7 +19,7 @@ use crate::interface_changes::InterfaceChanges;
 use crate::local_delivery::{LocalDelivery, Loopback};
 use crate::policy::steering_policy;
 use crate::proof::{self, Probes, Proof};
-use crate::reinjector::SynReinjector;
+use crate::reinjector::Reinjector;
 
 /// How long what is steered may take to be seen to arrive while the relay runs, and how long it waits to look again if it does
 /// not: at first, and at most.
@@ -144,7 +144,7 @@ impl Steered {
     ///
     /// # Errors
     /// When the program's maps do not take it.
-    pub fn set_reinjector(&mut self, reinjector: &SynReinjector) -> Result<(), InterceptionError> {
+    pub fn set_reinjector(&mut self, reinjector: &Reinjector) -> Result<(), InterceptionError> {
         self.steering.set_reinjector(reinjector.interface)?;
         self.reinjector = Some(reinjector.interface);
         Ok(())

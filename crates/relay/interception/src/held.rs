@@ -1,4 +1,4 @@
-//! SYNs that are held: the thread that takes them.
+//! SYNs that are held, and acknowledgements that go again: the thread that takes them.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -9,37 +9,45 @@ use midspan_steer::{HeldSource, HeldSyn};
 use midspan_sys::conntrack::Conntrack;
 use midspan_threads::Background;
 
-use crate::reinjector::SynReinjector;
+use crate::reinjector::Reinjector;
 
 /// How long the kernel may take to wake us, so that we see that it is time to end.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Takes held SYNs, and gives those on whose server clients wait to `give`; the others go on at once.
+/// Takes held SYNs, and gives those on whose server clients wait to `give`; the others go on at once, and so do acknowledgements
+/// that are to go again.
 ///
 /// # Errors
 /// When the system has no thread left.
 pub fn take_held(
     source: HeldSource,
-    reinjector: Arc<OnceLock<SynReinjector>>,
+    reinjector: Arc<OnceLock<Reinjector>>,
     give: impl Fn(HeldSyn) + Send + 'static,
 ) -> io::Result<Background> {
     Background::start("held", move |stop| {
         let mut tracking = Tracking::new();
+        let by = reinjector.clone();
         let hear = move |syn: HeldSyn| {
             if syn.consulted {
                 tracking.forget(&syn);
             }
             if !syn.confirm {
                 // If it fails the client sends it again.
-                if let Some(Err(error)) = reinjector.get().map(|it| it.inject(&syn)) {
+                if let Some(Err(error)) = by.get().map(|it| it.inject(&syn)) {
                     tracing::debug!(%error, "a SYN could not be sent on");
                 }
                 return;
             }
             give(syn);
         };
+        let again = move |due| {
+            // If it fails the client learns what it is to by its own timers.
+            if let Some(Err(error)) = reinjector.get().map(|it| it.send_again(&due)) {
+                tracing::debug!(%error, "an acknowledgement could not be sent again");
+            }
+        };
         let take = || {
-            let held = source.open(hear)?;
+            let held = source.open(hear, again)?;
             while !stop.load(Ordering::Acquire) {
                 held.poll(WAIT)?;
             }

@@ -22,4 +22,4 @@ pub use held::take_held;
 pub use nftables::Interception;
 pub use policy::steering_policy;
 pub use proof::{Probes, clients as probe_clients, is_probe};
-pub use reinjector::SynReinjector;
+pub use reinjector::Reinjector;

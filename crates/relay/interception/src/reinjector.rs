@@ -1,9 +1,9 @@
-//! The link by which SYNs that were held go on.
+//! The link by which SYNs that were held go on, and acknowledgements go again.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
-use midspan_steer::HeldSyn;
+use midspan_steer::{DueAck, HeldSyn};
 use midspan_sys::netlink::Netlink;
 use midspan_sys::tun;
 
@@ -13,19 +13,20 @@ const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0];
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 
-/// A link by which held SYNs are sent into this host. The steering program has them go on where they first came in.
+/// A link by which packets are sent into this host that the steering program had kept. It has SYNs go on where they first came
+/// in, and acknowledgements where they were to go.
 #[derive(Debug)]
-pub struct SynReinjector {
+pub struct Reinjector {
     device: OwnedFd,
     pub(crate) interface: u32,
 }
 
-impl SynReinjector {
+impl Reinjector {
     /// Makes the link in the calling thread's network namespace.
     ///
     /// # Errors
     /// When `/dev/net/tun` cannot be used, or the link not be made, which takes CAP_NET_ADMIN.
-    pub fn new() -> io::Result<SynReinjector> {
+    pub fn new() -> io::Result<Reinjector> {
         let device = tun::open_device()
             .map_err(|error| io::Error::new(error.kind(), format!("/dev/net/tun: {error}")))?;
         // A relay that drains may still have its own.
@@ -35,7 +36,7 @@ impl SynReinjector {
         let interface = netlink.index(&name)?;
         netlink.set_no_arp(interface)?;
         netlink.set_up(interface)?;
-        Ok(SynReinjector { device, interface })
+        Ok(Reinjector { device, interface })
     }
 
     /// Sends a SYN on.
@@ -49,5 +50,13 @@ impl SynReinjector {
         frame.extend(if syn.client.is_ipv4() { IPV4 } else { IPV6 });
         frame.extend(&syn.packet);
         Ok(rustix::io::write(&self.device, &frame).map(drop)?)
+    }
+
+    /// Has an acknowledgement go again.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn send_again(&self, due: &DueAck) -> io::Result<()> {
+        Ok(rustix::io::write(&self.device, &due.frame).map(drop)?)
     }
 }

@@ -38,6 +38,9 @@
 #define PERMISSIONS 65536
 /* Servers that have answered lately. */
 #define ANSWERING 65536
+/* Acknowledgements that are to go again, and bytes of those that go now. */
+#define REMINDERS 8192
+#define DUE_REMINDERS (1 << 18)
 /* Datagrams of split connections whose fragments are on their way in. */
 #define DATAGRAMS 4096
 /* Clients of which it is known how late what they send comes. */
@@ -108,6 +111,7 @@ enum verdict {
 	REOPENED,         /* SYNs given to what a former connection left in TIME-WAIT */
 	KEPT_BACK,        /* acknowledgements to clients that told of nothing but holes which may fill by themselves */
 	TOLD_LESS,        /* those that told of such too, and do no more */
+	TOLD_LATER,       /* those of both that went again, by themselves, when they might tell more */
 	ASYMMETRIC,       /* prefixes of servers found to answer by another way */
 	/* Accounts. */
 	UNACCOUNTED,      /* connections that there was no room to account for */
@@ -161,6 +165,18 @@ struct held {
 	__u8 consulted;   /* whether this host's rules have seen it */
 	__u32 interface;  /* index of the one that it came in by */
 	__u32 unused;
+};
+
+/* The longest frame that is kept: an acknowledgement without data behind headers of links and IP. */
+#define LONGEST_ACK 127
+
+/* An acknowledgement that has not told a client all, for user space to send it once more by the relay's own link. */
+struct kept_ack {
+	__u16 length;     /* bytes of `frame` */
+	__u16 network;    /* where in it the IP header begins; 0 on links without a header of their own */
+	__u16 transport;  /* and where the TCP header does */
+	__u16 unused;
+	__u8 frame[LONGEST_ACK + 1];
 };
 
 /* Where a connection belongs: the clients that are treated alike, and its server. */

@@ -19,6 +19,7 @@
 #define ETH_P_8021AD 0x88a8
 #define PACKET_HOST 0
 #define EEXIST 17
+#define CLOCK_MONOTONIC 1
 #define IPPROTO_ICMP 1
 #define IPPROTO_TCP 6
 #define IPPROTO_ICMPV6 58

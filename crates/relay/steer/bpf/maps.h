@@ -198,6 +198,9 @@ struct {
 struct upload {
 	struct bpf_spin_lock lock;
 	struct holes holes;
+	__u64 cookie;     /* the socket's, by which it has a reminder; 0 as long as it never had one */
+	__u32 reminds;    /* whether that is to go */
+	__u32 interface;  /* index of the one that it goes by */
 };
 
 struct {
@@ -206,6 +209,28 @@ struct {
 	__type(key, int);
 	__type(value, struct upload);
 } uploads SEC(".maps");
+
+/* The last acknowledgement of a client's leg that did not tell all, which goes once more when it may tell more of it: nothing
+ * else may make the leg acknowledge by then. By the socket's cookie. */
+struct reminder {
+	struct bpf_timer timer;
+	__u64 due_ns;     /* 0: it has been told since */
+	__u32 is_set;     /* the timer */
+	__u32 written;    /* how often writing `ack` has begun or ended */
+	struct kept_ack ack;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, REMINDERS);
+	__type(key, __u64);
+	__type(value, struct reminder);
+} reminders SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, DUE_REMINDERS);
+} due_reminders SEC(".maps");
 
 /* How late what clients send comes. */
 struct {

@@ -16,6 +16,17 @@ enum kind {
 	ICMP,           /* an error, about a TCP segment that it quotes */
 };
 
+/* Where in an acknowledgement its parts are, in bytes from the network header. */
+struct layout {
+	__u32 transport;
+	__u32 end;
+	__u32 sack;       /* of which the first two bytes are kind and length; 0 if there is none */
+	__u32 link;       /* length of the link-layer header before */
+	__u8 version;     /* of IP */
+	__u32 interface;  /* index of the one that it goes by; only of one that goes again */
+	struct address client; /* the subscriber that it goes to */
+};
+
 struct packet {
 	enum kind kind;
 	__u8 version;   /* of IP */
@@ -34,10 +45,12 @@ struct packet {
 	__be16 source_port;
 	__be16 destination_port;
 	/* Nothing that was read, but here as the stack is small: what `open` remembers; what `begin` begins; what is hashed
-	 * for a holdout; and keys, of `find_socket`, of `notice` and of `chance_of`. */
+	 * for a holdout; what `send_again` sends; and keys, of `find_socket`, of `notice` and of `chance_of`. */
 	struct syn_record syn;
 	struct flow flow;
 	struct connection unit;
+	struct acknowledgement ack;
+	struct layout layout;
 	struct place place;
 	struct prefix prefix;
 	struct bpf_sock_tuple tuple;
@@ -47,6 +60,7 @@ struct packet {
 				  * map that no other relay could take over */
 	__u32 stamp;    /* TSval (RFC 7323); of `has_stamp` */
 	__u32 highest;  /* where what came before ended; of `take_known` */
+	__u8 blank[192]; /* nothing is ever written here: what a reminder begins with */
 };
 
 struct ipv4 {
@@ -326,5 +340,24 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struc
 	__builtin_memcpy(tuple->ipv6.daddr, &packet->destination, sizeof(packet->destination));
 	tuple->ipv6.sport = packet->source_port;
 	tuple->ipv6.dport = packet->destination_port;
+	return bpf_skc_lookup_tcp(skb, tuple, sizeof(tuple->ipv6), BPF_F_CURRENT_NETNS, 0);
+}
+
+/* This host's socket that has sent the packet. To be released. */
+static __always_inline struct bpf_sock *find_sender(struct __sk_buff *skb, struct packet *packet)
+{
+	struct bpf_sock_tuple *tuple = &packet->tuple;
+
+	if (packet->version == 4) {
+		tuple->ipv4.saddr = packet->destination.word[3];
+		tuple->ipv4.daddr = packet->source.word[3];
+		tuple->ipv4.sport = packet->destination_port;
+		tuple->ipv4.dport = packet->source_port;
+		return bpf_skc_lookup_tcp(skb, tuple, sizeof(tuple->ipv4), BPF_F_CURRENT_NETNS, 0);
+	}
+	__builtin_memcpy(tuple->ipv6.saddr, &packet->destination, sizeof(packet->destination));
+	__builtin_memcpy(tuple->ipv6.daddr, &packet->source, sizeof(packet->source));
+	tuple->ipv6.sport = packet->destination_port;
+	tuple->ipv6.dport = packet->source_port;
 	return bpf_skc_lookup_tcp(skb, tuple, sizeof(tuple->ipv6), BPF_F_CURRENT_NETNS, 0);
 }

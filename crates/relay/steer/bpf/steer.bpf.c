@@ -364,7 +364,8 @@ int steer(struct __sk_buff *skb)
 	if (!packet)
 		return GO_ON;
 	if (comes_back)
-		return bring_back(skb, packet);
+		return opens(packet) ? bring_back(skb, packet) :
+				       send_again(skb, tells_again(skb, set->reordering_hold_us));
 	action = judge(skb, set, packet);
 	if (action == GO_ON && set->by_loopback && is_delivered(skb, set))
 		return by_loopback(skb);

@@ -96,18 +96,8 @@ __noinline int notice(struct __sk_buff *skb, __u32 highest)
 	return 0;
 }
 
-/* Where in an acknowledgement its parts are, in bytes from the network header. */
-struct layout {
-	__u32 transport;
-	__u32 end;
-	__u32 sack;       /* of which the first two bytes are kind and length; 0 if there is none */
-	__u32 link;       /* length of the link-layer header before */
-	__u8 version;     /* of IP */
-	struct address client; /* who it goes to */
-};
-
 /* Whether the packet acknowledges without data. */
-static __always_inline bool only_tells(struct __sk_buff *skb, struct layout *layout, struct acknowledgement *ack)
+static __noinline bool only_tells(struct __sk_buff *skb, struct layout *layout, struct acknowledgement *ack)
 {
 	__u32 length, end;
 	struct tcp tcp;
@@ -122,14 +112,20 @@ static __always_inline bool only_tells(struct __sk_buff *skb, struct layout *lay
 		layout->version = 4;
 		layout->client = mapped(ip.destination);
 	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
-		struct ipv6 ip;
+		/* Only what is needed of the header: the stack is small. */
+		struct {
+			__be16 length;
+			__u8 next;
+			__u8 hop_limit;
+		} ip;
 
-		if (!load(skb, 0, &ip, sizeof(ip)) || ip.next != IPPROTO_TCP)
+		if (!load(skb, offsetof(struct ipv6, length), &ip, sizeof(ip)) || ip.next != IPPROTO_TCP ||
+		    !load(skb, offsetof(struct ipv6, destination), &layout->client, sizeof(layout->client)))
 			return false;
-		layout->transport = sizeof(ip);
-		length = sizeof(ip) + bpf_ntohs(ip.length);
+		layout->transport = sizeof(struct ipv6);
+		length = sizeof(struct ipv6) + bpf_ntohs(ip.length);
 		layout->version = 6;
-		layout->client = ip.destination;
+		layout->client = subscriber_at(layout->client, 6);
 	} else {
 		return false;
 	}
@@ -220,40 +216,255 @@ static __always_inline bool rewrite(struct __sk_buff *skb, const struct layout *
 	return true;
 }
 
+/* Writes the blocks that are left into an acknowledgement, with room for one if it had none. */
+static __noinline bool rewrite_all(struct __sk_buff *skb, struct layout *layout, const struct acknowledgement *ack)
+{
+	__u32 end = layout->end;
+
+	if (!layout->sack && make_room(skb, layout))
+		layout->end = end + ONE_BLOCK;
+	return layout->sack && rewrite(skb, layout, ack);
+}
+
+/* What is to become of an acknowledgement of the upload. All goes where nothing is known of its client any more. */
+static __noinline enum telling decide_telling(struct upload *upload, const struct layout *layout, __u32 longest_us,
+						   struct acknowledgement *ack)
+{
+	struct lateness *lateness = bpf_map_lookup_elem(&lateness_of, &layout->client);
+	__u32 now = bpf_ktime_get_ns() / NSEC_PER_USEC;
+	enum telling telling;
+
+	if (!lateness) {
+		upload->holes.kept = 0;
+		return TELL;
+	}
+	bpf_spin_lock(&upload->lock);
+	telling = holes_tell(&upload->holes, min32(lateness->hold_us, longest_us), lateness->judged, ack,
+			     now);
+	bpf_spin_unlock(&upload->lock);
+	return telling;
+}
+
+/* Gives an acknowledgement that is due to user space, if it is not being written just now; then it is not due yet. */
+static __always_inline void submit(struct reminder *reminder)
+{
+	__u32 written = __sync_fetch_and_add(&reminder->written, 0);
+	struct kept_ack *due = bpf_ringbuf_reserve(&due_reminders, sizeof(*due), 0);
+
+	if (!due)
+		return;
+	*due = reminder->ack;
+	if (written & 1 || __sync_fetch_and_add(&reminder->written, 0) != written)
+		bpf_ringbuf_discard(due, 0);
+	else
+		bpf_ringbuf_submit(due, 0);
+}
+
+/* The timer has rung. A program cannot send a packet here: user space does. */
+static int remind(void *map __attribute__((unused)), __u64 *cookie __attribute__((unused)), struct reminder *reminder)
+{
+	__u64 now = bpf_ktime_get_ns(), due;
+
+	__sync_lock_test_and_set(&reminder->is_set, 0);
+	due = reminder->due_ns;
+	if (!due)
+		return 0;
+	if (now < due) {
+		if (!__sync_lock_test_and_set(&reminder->is_set, 1))
+			bpf_timer_start(&reminder->timer, due - now, 0);
+		return 0;
+	}
+	/* Who changes it meanwhile sets the timer. */
+	if (__sync_val_compare_and_swap(&reminder->due_ns, due, 0) == due)
+		submit(reminder);
+	return 0;
+}
+
+/* Has the upload's reminder go when more may be told, if nothing has told it until then. */
+static __always_inline void set_reminder(struct upload *upload, struct reminder *reminder)
+{
+	__u64 now = bpf_ktime_get_ns(), wait;
+	__u32 wait_us = upload->holes.due_us - (__u32)(now / NSEC_PER_USEC);
+
+	/* It is due by now. */
+	if (wait_us > HOLD_MOST)
+		wait_us = 0;
+	wait = (__u64)wait_us * NSEC_PER_USEC;
+
+	upload->reminds = 1;
+	reminder->due_ns = now + wait;
+	/* One that rings too early is set again. */
+	if (!__sync_lock_test_and_set(&reminder->is_set, 1))
+		bpf_timer_start(&reminder->timer, wait, 0);
+}
+
+/* The upload's reminder, if it has one. */
+static __always_inline struct reminder *reminder_of(struct upload *upload)
+{
+	__u64 cookie = upload->cookie;
+
+	return cookie ? bpf_map_lookup_elem(&reminders, &cookie) : NULL;
+}
+
+static __always_inline void forget_reminder(struct upload *upload)
+{
+	struct reminder *reminder = upload->reminds ? reminder_of(upload) : NULL;
+
+	upload->reminds = 0;
+	if (reminder)
+		reminder->due_ns = 0;
+}
+
+/* Keeps an acknowledgement as it is, to go again: its socket's upload has a reminder then. Verified by itself. */
+__noinline int keep(struct __sk_buff *skb, __u32 link, __u32 transport)
+{
+	__u64 cookie = bpf_get_socket_cookie(skb);
+	struct reminder *reminder = bpf_map_lookup_elem(&reminders, &cookie);
+	__u32 length = skb->len;
+	/* One less, as verifiers bound a size from below only by adding to it (Linux 6.1). */
+	__u64 size = length - 1;
+	bool kept;
+
+	if (!length || length > LONGEST_ACK)
+		return false;
+	if (!reminder) {
+		struct packet *packet = last_read(OUT);
+
+		_Static_assert(sizeof(*reminder) <= sizeof(packet->blank), "there is not enough of it");
+		if (!packet)
+			return false;
+		bpf_map_update_elem(&reminders, &cookie, packet->blank, BPF_NOEXIST);
+		reminder = bpf_map_lookup_elem(&reminders, &cookie);
+		if (!reminder)
+			return false;
+		bpf_timer_init(&reminder->timer, &reminders, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&reminder->timer, remind);
+	}
+	__sync_fetch_and_add(&reminder->written, 1);
+	reminder->ack.length = length;
+	reminder->ack.network = link;
+	reminder->ack.transport = link + transport;
+	/* As in `copy_syn`. */
+	asm volatile("" : "+r"(size));
+	size &= LONGEST_ACK;
+	kept = !bpf_skb_load_bytes(skb, 0, reminder->ack.frame, size + 1);
+	__sync_fetch_and_add(&reminder->written, 1);
+	return kept;
+}
+
 /* Whether a packet on its way out is not to go. Verified by itself. */
 __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 {
 	struct acknowledgement ack = {};
 	struct layout layout = {};
-	struct lateness *lateness;
+	struct reminder *reminder;
 	struct bpf_sock *socket;
 	struct upload *upload;
 	enum telling telling;
-	__u32 hold, now;
 
 	socket = skb->sk;
 	socket = socket ? bpf_sk_fullsock(socket) : NULL;
 	upload = socket ? bpf_sk_storage_get(&uploads, socket, 0, 0) : NULL;
 	if (!upload || !only_tells(skb, &layout, &ack))
 		return false;
-	if (!ack.blocks && upload->holes.twice_left == upload->holes.twice_right)
+	if (!ack.blocks && upload->holes.twice_left == upload->holes.twice_right) {
+		forget_reminder(upload);
 		return false;
-	layout.client = subscriber_at(layout.client, layout.version);
-	lateness = bpf_map_lookup_elem(&lateness_of, &layout.client);
-	if (!lateness)
-		return false;
-	hold = min32(lateness->hold_us, longest_us);
-	now = bpf_ktime_get_ns() / NSEC_PER_USEC;
-	bpf_spin_lock(&upload->lock);
-	telling = holes_tell(&upload->holes, hold, lateness->judged, &ack, now);
-	bpf_spin_unlock(&upload->lock);
+	}
+	telling = decide_telling(upload, &layout, longest_us, &ack);
+	if (!upload->holes.kept) {
+		forget_reminder(upload);
+	} else if (keep(skb, layout.link, layout.transport)) {
+		upload->cookie = bpf_get_socket_cookie(skb);
+		upload->interface = skb->ifindex;
+		reminder = reminder_of(upload);
+		if (reminder)
+			set_reminder(upload, reminder);
+	}
 	if (telling == TELL_NOT) {
 		count(KEPT_BACK);
 		return true;
 	}
-	if (telling == TELL || (!layout.sack && !make_room(skb, &layout)))
-		return false;
-	if (rewrite(skb, &layout, &ack) && telling == TELL_LESS)
+	if (telling != TELL && rewrite_all(skb, &layout, &ack) && telling == TELL_LESS)
 		count(TOLD_LESS);
 	return false;
+}
+
+/* What the bytes of a TCP header sum up to, without its checksum. Verified by itself. */
+__noinline int sum_of_header(struct __sk_buff *skb, __u32 at, __u32 length)
+{
+	__u8 header[LONGEST_HEADER + 4] = {};
+	__u64 size = length - 1;
+
+	if (!length || length > LONGEST_HEADER)
+		return 0;
+	/* As in `copy_syn`. */
+	asm volatile("" : "+r"(size));
+	size &= sizeof(header) - 1;
+	if (bpf_skb_load_bytes(skb, at, header, size + 1))
+		return 0;
+	header[16] = header[17] = 0;
+	return bpf_csum_diff(NULL, 0, (__be32 *)header, sizeof(header), 0);
+}
+
+/* The upload whose leg has sent a packet that comes back, if it has one. */
+static __always_inline struct upload *sender_upload(struct __sk_buff *skb, struct packet *packet)
+{
+	struct bpf_sock *socket = find_sender(skb, packet), *full;
+	struct upload *upload;
+
+	if (!socket)
+		return NULL;
+	full = bpf_sk_fullsock(socket);
+	upload = full ? bpf_sk_storage_get(&uploads, full, 0, 0) : NULL;
+	bpf_sk_release(socket);
+	return upload;
+}
+
+/* An acknowledgement that was kept has come back: an `enum telling` of what it may tell now, TELL_NOT if something has told that
+ * since. Verified by itself, as `send_again`, as the stack is small. */
+__noinline int tells_again(struct __sk_buff *skb, __u32 longest_us)
+{
+	struct packet *packet = last_read(IN);
+	struct reminder *reminder;
+	struct upload *upload;
+	enum telling telling;
+
+	upload = packet && packet->kind == TCP ? sender_upload(skb, packet) : NULL;
+	if (!upload || !upload->reminds)
+		return TELL_NOT;
+	__builtin_memset(&packet->ack, 0, sizeof(packet->ack));
+	/* What is kept now was while this one was on its way. */
+	if (!only_tells(skb, &packet->layout, &packet->ack) ||
+	    precedes(packet->ack.number, upload->holes.acknowledged))
+		return TELL_NOT;
+	upload->reminds = 0;
+	packet->layout.interface = upload->interface;
+	telling = decide_telling(upload, &packet->layout, longest_us, &packet->ack);
+	reminder = upload->holes.kept ? reminder_of(upload) : NULL;
+	if (reminder)
+		set_reminder(upload, reminder);
+	return telling;
+}
+
+/* Sends it where it was to go: as it is if it is to tell all. Its checksum is made already, and is right again when this is
+ * done. */
+__noinline int send_again(struct __sk_buff *skb, __u32 telling)
+{
+	struct packet *packet = last_read(IN);
+	__u32 before, after, at;
+
+	if (!packet || telling == TELL_NOT)
+		return DROP;
+	if (telling != TELL) {
+		at = packet->layout.link + packet->layout.transport;
+		before = sum_of_header(skb, at, packet->layout.end - packet->layout.transport);
+		if (!rewrite_all(skb, &packet->layout, &packet->ack))
+			return DROP;
+		after = sum_of_header(skb, at, packet->layout.end - packet->layout.transport);
+		if (bpf_l4_csum_replace(skb, at + 16, before, after, sizeof(after)))
+			return DROP;
+	}
+	count(TOLD_LATER);
+	return bpf_redirect(packet->layout.interface, 0);
 }

@@ -10,6 +10,7 @@ use midspan_sys::checksum;
 use zerocopy::FromBytes;
 
 use crate::WORKERS;
+use crate::due_ack::{self, DueAck};
 use crate::error::{io_error, unless_interrupted};
 use crate::intf;
 
@@ -49,15 +50,20 @@ impl fmt::Debug for HeldSyn {
 #[derive(Debug)]
 pub struct HeldSource {
     pub(crate) ring: MapHandle,
+    pub(crate) due_acks: MapHandle,
     pub(crate) generation: u32,
 }
 
 impl HeldSource {
-    /// Has every SYN that is held for this relay given to `sink`.
+    /// Has every SYN that is held for this relay given to `sink`, and every acknowledgement that is to go again to `again`.
     ///
     /// # Errors
-    /// When the kernel does not lend its buffer.
-    pub fn open(self, mut sink: impl FnMut(HeldSyn) + 'static) -> io::Result<HeldSyns> {
+    /// When the kernel does not lend its buffers.
+    pub fn open(
+        self,
+        mut sink: impl FnMut(HeldSyn) + 'static,
+        mut again: impl FnMut(DueAck) + 'static,
+    ) -> io::Result<HeldSyns> {
         let mut builder = RingBufferBuilder::new();
         let take = move |bytes: &[u8]| {
             if let Some((generation, held)) = parse(bytes)
@@ -68,11 +74,18 @@ impl HeldSource {
             0
         };
         builder.add(&self.ring, take).map_err(|error| io_error(&error))?;
+        let take = move |bytes: &[u8]| {
+            if let Some(due) = due_ack::parse(bytes) {
+                again(due);
+            }
+            0
+        };
+        builder.add(&self.due_acks, take).map_err(|error| io_error(&error))?;
         Ok(HeldSyns(builder.build().map_err(|error| io_error(&error))?))
     }
 }
 
-/// Takes held SYNs from the kernel. One at a time may.
+/// Takes held SYNs from the kernel, and acknowledgements that are to go again. One at a time may.
 #[derive(Debug)]
 pub struct HeldSyns(RingBuffer<'static>);
 
@@ -108,7 +121,7 @@ fn parse(bytes: &[u8]) -> Option<(u32, HeldSyn)> {
 
 /// Completes the checksum of a TCP segment at `at`, if its sender left that to a device that it has not met:
 /// then there is only the sum of the pseudo-header (RFC 9293, 3.1). Any other is left as it is, right or wrong.
-fn complete(packet: &mut [u8], at: usize) {
+pub(crate) fn complete(packet: &mut [u8], at: usize) {
     const CHECKSUM: usize = 16;
     let addresses = match packet.first().map(|byte| byte >> 4) {
         Some(4) => 12..20,

@@ -240,12 +240,16 @@ impl Steering {
         Ok(Tally { counts: self.map("counts")? })
     }
 
-    /// What tells of SYNs that are held. Only one relay at a time may take it.
+    /// What tells of SYNs that are held, and of acknowledgements that are to go again. Only one relay at a time may take it.
     ///
     /// # Errors
     /// When the process has no descriptor left.
     pub fn held(&self) -> Result<HeldSource, Error> {
-        Ok(HeldSource { ring: self.map("held_syns")?, generation: self.generation })
+        Ok(HeldSource {
+            ring: self.map("held_syns")?,
+            due_acks: self.map("due_reminders")?,
+            generation: self.generation,
+        })
     }
 
     /// What shows open connections.

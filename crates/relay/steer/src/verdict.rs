@@ -82,6 +82,8 @@ verdicts! {
     KeptBack = KEPT_BACK "acknowledgement_kept_back",
     /// Acknowledgements to clients that told of such holes too, and were shortened.
     ToldLess = TOLD_LESS "acknowledgement_shortened",
+    /// Those of both that went again, by themselves, when they might tell more.
+    ToldLater = TOLD_LATER "acknowledgement_sent_again",
     /// Prefixes of servers found to answer by another way than through this host.
     Asymmetric = ASYMMETRIC "asymmetric",
     /// Connections that there was no room to account for.

@@ -20,9 +20,6 @@
 #define HOLD_MOST 50000u
 /* What tells of a retransmission waits no longer, in us. */
 #define REPAIR_MOST (2 * HOLD_MOST)
-/* A sender from which nothing has come for longer than this, in us, while a hole is kept from it, has sent all that it may: what
- * comes then is a probe (RFC 8985, 7.2: after two round trips; Linux adds two ticks). */
-#define SENDER_STALLED 3000u
 /* Holes that are closer to each other, in bytes, are what slow start leaves that overflows a queue: of two segments that it sends
  * for each acknowledgement there is room for one. Segments come late by themselves, and seldom by chance so close. */
 #define OVERFLOW_APART 4096u
@@ -79,7 +76,6 @@ struct holes {
 	u32 found;        /* whether a hole was ever found, */
 	u32 found_end;    /* and the end of the last */
 	u32 overflowed;   /* whether two were so close that a queue must have overflowed */
-	u32 heard_us;     /* when the last hole was found, or an acknowledgement that tells of one was about to go */
 	u32 acknowledged; /* what the sender was told last */
 	u32 window;       /* and the window field with it */
 	u32 told;         /* whether it was told anything */
@@ -88,6 +84,8 @@ struct holes {
 	u32 repaired_us;  /* and when the last did */
 	u32 twice_left;   /* what came twice and was not told, as it lies behind a hole that is kept: from here on, */
 	u32 twice_right;  /* up to here; the same if there is nothing */
+	u32 kept;         /* whether the last acknowledgement was to tell more than the sender was told, */
+	u32 due_us;       /* and when more of it may be told: it is to go again then, as nothing else may make one go */
 };
 
 /* How late segments come by a link. All zero at first. */
@@ -355,7 +353,7 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 		}
 	} else if (precedes(highest, sequence)) {
 		work->filled.stamp = stamp;
-		work->filled.found_us = holes->heard_us = now_us;
+		work->filled.found_us = now_us;
 		if (holes->found && highest - holes->found_end < OVERFLOW_APART)
 			holes->overflowed = 1;
 		holes->found = 1;
@@ -374,9 +372,17 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 	}
 }
 
+/* What is kept may be told at `at_us`, if not before. */
+CC_INLINE void holes_due(struct holes *holes, u32 at_us)
+{
+	if (!holes->kept || precedes(at_us, holes->due_us))
+		holes->due_us = at_us;
+	holes->kept = 1;
+}
+
 /* Where the first hole begins that the sender is not to be told of yet, if there is any: nothing from there on is
  * to be said. */
-CC_INLINE int holes_kept(const struct holes *holes, u32 number, u32 hold_us, u32 now_us, u32 *from)
+CC_INLINE int holes_keep(struct holes *holes, u32 number, u32 hold_us, u32 now_us, u32 *from)
 {
 	int kept = 0;
 	u32 bit = 1;
@@ -388,6 +394,7 @@ CC_INLINE int holes_kept(const struct holes *holes, u32 number, u32 hold_us, u32
 			continue;
 		if (!kept || precedes(hole->start, *from))
 			*from = hole->start;
+		holes_due(holes, hole->found_us + hold_us);
 		kept = 1;
 	}
 	return kept;
@@ -396,7 +403,7 @@ CC_INLINE int holes_kept(const struct holes *holes, u32 number, u32 hold_us, u32
 /* Whether retransmissions that have come are not to be told of yet: as long as holes are kept that were found before. A sender that
  * learns of one takes for lost all that it had sent before it and has not heard of (RFC 8985, 6.2): the late segments, and
  * what has come behind them. */
-CC_INLINE int holes_hide_repair(const struct holes *holes, u32 number, u32 hold_us, u32 now_us)
+CC_INLINE int holes_hide_repair(struct holes *holes, u32 number, u32 hold_us, u32 now_us)
 {
 	int hide = 0;
 	u32 bit = 1;
@@ -407,8 +414,10 @@ CC_INLINE int holes_hide_repair(const struct holes *holes, u32 number, u32 hold_
 		const struct hole *hole = &holes->hole[i];
 
 		if (holes->open & bit && !precedes(hole->start, number) && now_us - hole->found_us < hold_us &&
-		    !precedes(holes->repaired_us, hole->found_us))
+		    !precedes(holes->repaired_us, hole->found_us)) {
+			holes_due(holes, hole->found_us + hold_us);
 			hide = 1;
+		}
 	}
 	return hide;
 }
@@ -449,21 +458,19 @@ CC_INLINE int holes_tell_twice(struct holes *holes, struct acknowledgement *ack)
 /* An acknowledgement without data is about to go. Blocks of SACK that must not be told yet are taken out of it, or cut.
  * One that tells of what came twice (RFC 2883) is told; what came twice behind a hole that is kept is told with the
  * acknowledgement that passes it. What tells of a retransmission waits for the holes that were there before it. While
- * nothing `is_known`, a sender is told at once that has overflowed a queue, or has stalled: it may have lost something, and
- * would have to wait for its timeout. */
+ * nothing `is_known`, a sender is told at once that has overflowed a queue. */
 CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, int is_known, struct acknowledgement *ack, u32 now_us)
 {
 	int fresh = !holes->told || precedes(holes->acknowledged, ack->number) || holes->window != ack->window;
-	int waits = hold_us &&
-		    (is_known || (!holes->overflowed && now_us - holes->heard_us < SENDER_STALLED));
+	int waits = hold_us && (is_known || !holes->overflowed);
 	u32 from = 0;
 	int less = 0;
 
 	ack->told = ack->blocks;
-	holes->heard_us = now_us;
+	holes->kept = 0;
 	if (waits && is_known && !tells_twice_before(ack) && holes_hide_repair(holes, ack->number, hold_us, now_us))
 		return TELL_NOT;
-	if (waits && holes_kept(holes, ack->number, hold_us, now_us, &from)) {
+	if (waits && holes_keep(holes, ack->number, hold_us, now_us, &from)) {
 		if (tells_twice_behind(ack) && precedes(from, ack->right[0])) {
 			holes->twice_left = ack->left[0];
 			holes->twice_right = ack->right[0];
@@ -480,6 +487,7 @@ CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, int is_known
 			}
 		}
 	}
+	holes->kept = less;
 	if (less && !ack->told && !fresh)
 		return TELL_NOT;
 	holes->told = 1;

@@ -83,6 +83,11 @@ pub enum Telling {
 }
 
 impl Holes {
+    /// Data begins at `sequence`. Where that is not said, with what comes first.
+    pub fn begin(&mut self, sequence: u32) {
+        self.highest.get_or_insert(sequence);
+    }
+
     /// Whether data that begins at `sequence` leaves no hole, and fills none.
     pub fn is_next(&self, sequence: u32) -> bool {
         self.highest.is_none_or(|highest| highest == sequence)
@@ -107,7 +112,13 @@ impl Holes {
         }
     }
 
-    /// An acknowledgement without data is about to go, and holes are to be kept for `hold`; until the sender stalls if nothing
+    /// In how long the last acknowledgement is to go again, if no other goes until then: it was to tell more than it did.
+    pub fn due(&self, now: Time) -> Option<Span> {
+        let left = self.holes.due_us.wrapping_sub(micros(now)).cast_signed();
+        (self.holes.kept != 0).then(|| Span::from_micros(left.max(0) as u64))
+    }
+
+    /// An acknowledgement without data is about to go, and holes are to be kept for `hold`; until a queue overflows if nothing
     /// `is_known`.
     pub fn tell(
         &mut self,

@@ -174,17 +174,40 @@ fn no_sender_speaks_for_its_network() {
     assert_eq!(Lateness::of_network(&lossy.network).hold(), STEP * 11);
 }
 
+/// A sender that has sent all that it may sends nothing that would be acknowledged.
 #[test]
-fn where_nothing_is_known_a_sender_that_has_stalled_is_told() {
+fn what_is_kept_is_due_when_more_of_it_may_be_told() {
     let mut upload = Upload::new(u32::MAX - 3000);
+    let due = |upload: &Upload, now: f64| {
+        upload.holes.due(at(now)).map(|due| due.as_micros() as f64 / 1000.0)
+    };
     upload.come(0, 0, 0.0);
-    assert!(upload.tells_all(1, &[], 0.0));
-    upload.come(2, 0, 90.0);
-    assert!(!upload.tells_all(1, &[(2, 3)], 90.0), "it came after a pause, and showed the hole");
-    upload.come(3, 0, 92.0);
-    assert!(!upload.tells_all(1, &[(2, 4)], 92.0));
-    upload.come(4, 0, 95.1);
-    assert!(upload.tells_all(1, &[(2, 5)], 95.1), "a probe");
+    assert_eq!(upload.tell(20, 1, &[], 0.0), WHOLE);
+    assert_eq!(due(&upload, 0.0), None);
+    upload.come(2, 0, 1.0);
+    assert_eq!(upload.tell(20, 1, &[(2, 3)], 1.0), NOTHING);
+    assert_eq!(due(&upload, 1.0), Some(20.0));
+    upload.come(5, 0, 10.0);
+    assert_eq!(upload.tell(20, 1, &[(5, 6), (2, 3)], 10.0), NOTHING);
+    assert_eq!(due(&upload, 10.0), Some(11.0), "of the older hole");
+    assert_eq!(upload.tell(20, 1, &[(5, 6), (2, 3)], 21.0), [2, 3]);
+    assert_eq!(due(&upload, 21.0), Some(9.0), "of the younger");
+    assert_eq!(due(&upload, 40.0), Some(0.0));
+    upload.come(1, 0, 22.0);
+    upload.come(3, 0, 22.0);
+    upload.come(4, 0, 22.0);
+    assert_eq!(upload.tell(20, 6, &[], 22.0), WHOLE);
+    assert_eq!(due(&upload, 22.0), None);
+    // Of the oldest of three, in whatever order they are remembered.
+    upload.come(7, 0, 30.0);
+    upload.come(9, 0, 35.0);
+    upload.come(6, 0, 36.0);
+    upload.come(11, 0, 40.0);
+    assert_eq!(upload.tell(20, 8, &[(11, 12), (9, 10)], 40.0), [] as [u32; 0]);
+    assert_eq!(due(&upload, 40.0), Some(15.0));
+    // One is kept, and nothing was to be told behind it.
+    assert_eq!(upload.tell(20, 8, &[(9, 10)], 56.0), WHOLE);
+    assert_eq!(due(&upload, 56.0), None);
 }
 
 #[test]
@@ -293,6 +316,7 @@ fn a_repair_is_told_when_all_has_come_that_was_late_before_it() {
     waits.come(5, 0, 28.0);
     waits.come(1, 14, 30.0);
     assert_eq!(waits.tell(12, 4, &[(5, 6)], 30.0), NOTHING);
+    assert_eq!(waits.holes.due(at(30.0)), Some(Span::from_millis(10)), "4 is missing since 28");
     waits.come(7, 0, 31.0);
     assert_eq!(waits.tell(12, 4, &[(7, 8), (5, 6)], 31.0), NOTHING);
     waits.come(4, 0, 38.0);
@@ -411,6 +435,9 @@ proptest! {
             blocks.reverse();
             blocks.truncate(3);
             let said = upload.tell(hold, number, &blocks, now);
+            let due = upload.holes.due(at(now));
+            prop_assert!(due.is_none_or(|due| due > Span::ZERO && due <= Span::from_millis(hold)));
+            prop_assert!(due.is_some() || said != NOTHING, "nothing would ever tell of it");
             if said == NOTHING {
                 let since = *hidden.get_or_insert(now);
                 prop_assert!(hold > 0 && (number == told || now - since <= 100.0), "{} {}", number, told);

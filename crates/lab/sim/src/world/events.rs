@@ -102,14 +102,17 @@ impl World {
             self.agenda.set(self.lanes + id, until);
             return;
         }
-        if let Some(endpoint) = self.sockets[id].as_mut().and_then(Socket::endpoint_mut)
+        let Some(socket) = self.sockets[id].as_mut() else { return };
+        if socket.timeout().is_none_or(|at| at > self.now) {
+            self.rearm(id);
+            return;
+        }
+        if let Some(endpoint) = socket.endpoint_mut()
             && endpoint.poll_timeout().is_some_and(|at| at <= self.now)
         {
             endpoint.on_timer(self.now);
-            self.wake(id);
-        } else {
-            self.rearm(id);
         }
+        self.wake(id);
     }
 
     /// Something has happened to a socket: lets its user act, and sends what is to be sent.

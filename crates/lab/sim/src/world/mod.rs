@@ -8,7 +8,7 @@ use std::sync::Arc;
 use midspan_cc::feedback::Value;
 use midspan_path::{Counters, Stretch, Way};
 use midspan_split::ClientLink;
-use midspan_tcp::{Endpoint, Metrics};
+use midspan_tcp::{Endpoint, Metrics, Transmit};
 use midspan_units::{Span, Time};
 
 use crate::agenda::Agenda;
@@ -290,7 +290,9 @@ impl World {
             return;
         };
         let mut sent = None;
-        while let Some(transmit) = endpoint.poll_transmit(now) {
+        loop {
+            let due = || Some(Transmit { segment: hold.as_mut()?.take_due(now)?, burst: 0 });
+            let Some(transmit) = endpoint.poll_transmit(now).or_else(due) else { break };
             let mut segment = transmit.segment;
             if let Some(hold) = hold {
                 let told = hold.tell(&self.latenesses, (host, ue), segment, now);
@@ -325,9 +327,11 @@ impl World {
 
     /// Sets the alarm of a socket. One that only moves later is left, and set when it rings.
     fn rearm(&mut self, id: SocketId) {
-        let Some(endpoint) = self.sockets[id].as_ref().and_then(Socket::endpoint) else { return };
-        let at = endpoint.poll_timeout().unwrap_or(Time::MAX);
-        self.agenda.set(self.lanes + id, at);
+        if let Some(socket) = &self.sockets[id]
+            && let Tcp::Open(_) = socket.tcp
+        {
+            self.agenda.set(self.lanes + id, socket.timeout().unwrap_or(Time::MAX));
+        }
     }
 }
 

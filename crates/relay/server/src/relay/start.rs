@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use midspan_config::{Config, Handshake, InterceptionKind, PolicyConfig};
 use midspan_forward::{self as forward, Forward};
 use midspan_interception::{
-    Interception, InterceptionError, Steered, SynReinjector, take_accounts, take_held,
+    Interception, InterceptionError, Reinjector, Steered, take_accounts, take_held,
 };
 use midspan_learning::Learning;
 use midspan_legs::Counters;
@@ -58,7 +58,7 @@ impl Relay {
             return Err(InterceptionError::NotReplaceable.into());
         }
         let reinjector = match &interceptor {
-            Interceptor::Bpf(_) => hold_by(&config)?,
+            Interceptor::Bpf(_) => make_reinjector(&config)?,
             Interceptor::Foreign | Interceptor::Nftables(_) => None,
         };
         let handshake = settle_handshake(&mut config, &interceptor, reinjector.is_some());
@@ -302,7 +302,7 @@ fn make_workers(context: &Context) -> Result<Vec<EventLoop>, Error> {
 fn join(
     interceptor: &mut Interceptor,
     workers: &mut [EventLoop],
-    reinjector: Option<SynReinjector>,
+    reinjector: Option<Reinjector>,
     context: &Context,
 ) -> Result<(Option<Tally>, Option<Learning>), Error> {
     let Interceptor::Bpf(steered) = interceptor else { return Ok((None, None)) };
@@ -328,20 +328,19 @@ fn join(
     Ok((Some(tally), learning))
 }
 
-/// Makes the link by which held SYNs come back, if servers are to be asked first: as it was said, or as is done if
-/// nothing was, where it can be.
-fn hold_by(config: &Config) -> Result<Option<SynReinjector>, InterceptionError> {
-    if config.handshake == Some(Handshake::Early) && !config.confirms() {
-        return Ok(None);
-    }
-    match SynReinjector::new() {
+/// Makes the link by which comes back what the steering program keeps, where it can be: SYNs whose servers are to be asked first,
+/// as it was said or as is done if nothing was, and acknowledgements.
+fn make_reinjector(config: &Config) -> Result<Option<Reinjector>, InterceptionError> {
+    match Reinjector::new() {
         Ok(reinjector) => Ok(Some(reinjector)),
         Err(error) if config.confirms() => Err(InterceptionError::Inject(error)),
         Err(error) => {
-            tracing::warn!(
-                %error,
+            let without = if config.handshake == Some(Handshake::Early) {
+                "acknowledgements cannot be sent again: clients learn of some losses by their own timers"
+            } else {
                 "SYNs cannot be held: clients are told that they are connected before their server was asked"
-            );
+            };
+            tracing::warn!(%error, "{without}");
             Ok(None)
         }
     }
@@ -350,16 +349,16 @@ fn hold_by(config: &Config) -> Result<Option<SynReinjector>, InterceptionError> 
 /// Makes the link by which SYNs come back that this host's rules were asked of.
 pub(super) fn begin_to_inject(
     steered: &mut Steered,
-    used: &OnceLock<SynReinjector>,
+    used: &OnceLock<Reinjector>,
 ) -> Result<(), InterceptionError> {
-    let reinjector = SynReinjector::new().map_err(InterceptionError::Inject)?;
+    let reinjector = Reinjector::new().map_err(InterceptionError::Inject)?;
     use_reinjector(reinjector, steered, used)
 }
 
 /// Has held SYNs given to the workers that they are for.
 pub(super) fn take_held_for(
     steered: &Steered,
-    reinjector: &Arc<OnceLock<SynReinjector>>,
+    reinjector: &Arc<OnceLock<Reinjector>>,
     workers: &Arc<Workers>,
 ) -> Result<io::Result<Background>, InterceptionError> {
     let workers = workers.clone();
@@ -367,9 +366,9 @@ pub(super) fn take_held_for(
 }
 
 fn use_reinjector(
-    reinjector: SynReinjector,
+    reinjector: Reinjector,
     steered: &mut Steered,
-    used: &OnceLock<SynReinjector>,
+    used: &OnceLock<Reinjector>,
 ) -> Result<(), InterceptionError> {
     steered.set_reinjector(&reinjector)?;
     let _ = used.set(reinjector);

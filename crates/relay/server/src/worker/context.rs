@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-use midspan_interception::{Probes, SynReinjector};
+use midspan_interception::{Probes, Reinjector};
 use midspan_legs::Counters;
 use midspan_sockets::ListenAddress;
 use midspan_split::{Admission, Descriptors};
@@ -31,7 +31,7 @@ pub(crate) struct Context {
     /// What sets initial windows of connections to clients; none if that is left to the kernel.
     pub(crate) first_window: Option<Arc<FirstWindow>>,
     /// How held SYNs are sent on, as soon as any are held.
-    pub(crate) reinjector: Arc<OnceLock<SynReinjector>>,
+    pub(crate) reinjector: Arc<OnceLock<Reinjector>>,
     /// Where connections of proofs go.
     pub(crate) probes: Arc<Probes>,
 }

@@ -38,9 +38,14 @@ impl Client<'_> {
         self.hand.next.wrapping_add(place * PIECE as u32)
     }
 
-    /// What comes back within a while of segment `place`: of each acknowledgement that tells of a hole, what it tells.
+    /// What comes back within a while of segment `place`, as in `hear`.
     fn send(&self, place: u32) -> Vec<Vec<(u32, u32)>> {
         self.wire.send(&self.piece(place));
+        self.hear()
+    }
+
+    /// What has come and comes within a while: of each acknowledgement that tells of a hole, what it tells.
+    fn hear(&self) -> Vec<Vec<(u32, u32)>> {
         let mut told = Vec::new();
         while let Some(answer) = self.wire.receive(Duration::from_millis(5)) {
             let sack = answer.sack();
@@ -85,9 +90,7 @@ fn holes_that_fill_by_themselves_are_kept_from_clients() {
         let hand = Hand::open_with_sack(&wire, from, address);
         let far = accept(&listener);
         let mut client = Client { wire: &wire, hand, far };
-        // Nothing is known yet: what comes after a pause is told of, and these do on a slow machine.
-        client.one_late();
-        for _ in 0..6 {
+        for _ in 0..7 {
             assert_eq!(client.one_late(), 0, "{version} {unit:?}");
         }
         // Another client of the same network begins with what this one has shown.
@@ -106,8 +109,10 @@ fn holes_that_fill_by_themselves_are_kept_from_clients() {
         client.send(0);
         assert_eq!(client.send(2), [] as [Vec<_>; 0]);
         thread::sleep(HELD);
+        client.hear();
         assert_eq!(client.send(4), [[(client.number(2), client.number(3))]]);
         thread::sleep(HELD);
+        client.hear();
         let later = client.send(5);
         assert_eq!(later[0][0], (client.number(4), client.number(6)));
         client.send(1);
@@ -117,6 +122,54 @@ fn holes_that_fill_by_themselves_are_kept_from_clients() {
         assert!(counts["acknowledgement_kept_back"] >= 3, "{counts:?}");
         assert!(counts["acknowledgement_shortened"] >= 1, "{counts:?}");
     }
+}
+
+/// A client that has sent all that it may hears of what it has lost without sending anything.
+#[test]
+fn a_client_that_sends_nothing_more_is_told_of_its_holes_when_they_are_old_enough() {
+    const NOTHING: [Vec<(u32, u32)>; 0] = [];
+    let mut one_by_one = false;
+    for (version, server, unit) in [
+        (4, SERVER[0], Unit::Packet),
+        (4, SERVER[0], Unit::Frame),
+        (6, SERVER[1], Unit::Packet),
+        (6, SERVER[1], Unit::Frame),
+    ] {
+        let Some(world) = World::new() else { return };
+        let Some(wire) = Wire::new(&world.relay, unit) else { return };
+        let Some(mut relay) = start(&world, EARLY) else { return };
+        let (listener, address) = world.listen(server);
+        let hand = Hand::open_with_sack(&wire, SocketAddr::new(host(version, 2), 40_000), address);
+        let mut client = Client { wire: &wire, hand, far: accept(&listener) };
+        // One that has filled is not told of later.
+        for _ in 0..4 {
+            assert_eq!(client.one_late(), 0);
+        }
+        thread::sleep(HELD);
+        assert_eq!(client.hear(), NOTHING);
+        let again = relay.counts()["acknowledgement_sent_again"];
+        // Of the older of two holes first: what is behind the younger is not said yet.
+        client.send(0);
+        assert_eq!(client.send(2), NOTHING);
+        assert_eq!(client.send(3), NOTHING);
+        assert_eq!(client.send(5), NOTHING);
+        let older = (client.number(2), client.number(4));
+        let younger = (client.number(5), client.number(6));
+        let mut told = Vec::new();
+        for _ in 0..30 {
+            told.extend(client.hear());
+        }
+        assert_eq!(told.pop(), Some(vec![younger, older]), "{version} {unit:?}");
+        // On a slow machine both are old before the first acknowledgement goes.
+        assert!(told.len() <= 1 && told.iter().all(|told| *told == [older]), "{told:?}");
+        let times = told.len() as u64 + 1;
+        assert_eq!(relay.counts()["acknowledgement_sent_again"], again + times);
+        one_by_one |= times == 2;
+        client.send(1);
+        client.send(4);
+        client.all_there(6);
+    }
+    assert!(one_by_one, "what is behind a younger hole is told with the older");
 }
 
 #[test]
@@ -147,6 +200,7 @@ fn after_one_loss_all_of_a_network_are_told_at_once() {
             client.send(0);
             client.send(2);
             thread::sleep(HELD);
+            assert_eq!(client.hear(), [[(client.number(2), client.number(3))]]);
             assert_eq!(client.send(3), [[(client.number(2), client.number(4))]]);
             client.hand.stamp = client.hand.stamp.map(|stamp| stamp + 100);
             client.send(1);
