@@ -323,41 +323,38 @@ static __always_inline bool is_signed(struct __sk_buff *skb, const struct packet
 	return false;
 }
 
-/* This host's socket that the packet is for, or that the error is about: one of a connection, or a
- * listener. To be released. */
-static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struct packet *packet)
+/* This host's socket between these addresses and ports, of which the first are another's: one of a connection, or a listener. To
+ * be released. */
+static __always_inline struct bpf_sock *find_between(struct __sk_buff *skb, struct packet *packet,
+						     const struct address *remote, __be16 remote_port,
+						     const struct address *local, __be16 local_port)
 {
 	struct bpf_sock_tuple *tuple = &packet->tuple;
 
 	if (packet->version == 4) {
-		tuple->ipv4.saddr = packet->source.word[3];
-		tuple->ipv4.daddr = packet->destination.word[3];
-		tuple->ipv4.sport = packet->source_port;
-		tuple->ipv4.dport = packet->destination_port;
+		tuple->ipv4.saddr = remote->word[3];
+		tuple->ipv4.daddr = local->word[3];
+		tuple->ipv4.sport = remote_port;
+		tuple->ipv4.dport = local_port;
 		return bpf_skc_lookup_tcp(skb, tuple, sizeof(tuple->ipv4), BPF_F_CURRENT_NETNS, 0);
 	}
-	__builtin_memcpy(tuple->ipv6.saddr, &packet->source, sizeof(packet->source));
-	__builtin_memcpy(tuple->ipv6.daddr, &packet->destination, sizeof(packet->destination));
-	tuple->ipv6.sport = packet->source_port;
-	tuple->ipv6.dport = packet->destination_port;
+	__builtin_memcpy(tuple->ipv6.saddr, remote, sizeof(*remote));
+	__builtin_memcpy(tuple->ipv6.daddr, local, sizeof(*local));
+	tuple->ipv6.sport = remote_port;
+	tuple->ipv6.dport = local_port;
 	return bpf_skc_lookup_tcp(skb, tuple, sizeof(tuple->ipv6), BPF_F_CURRENT_NETNS, 0);
 }
 
-/* This host's socket that has sent the packet. To be released. */
+/* The one that the packet is for, or that the error is about. */
+static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struct packet *packet)
+{
+	return find_between(skb, packet, &packet->source, packet->source_port, &packet->destination,
+			    packet->destination_port);
+}
+
+/* The one that has sent the packet. */
 static __always_inline struct bpf_sock *find_sender(struct __sk_buff *skb, struct packet *packet)
 {
-	struct bpf_sock_tuple *tuple = &packet->tuple;
-
-	if (packet->version == 4) {
-		tuple->ipv4.saddr = packet->destination.word[3];
-		tuple->ipv4.daddr = packet->source.word[3];
-		tuple->ipv4.sport = packet->destination_port;
-		tuple->ipv4.dport = packet->source_port;
-		return bpf_skc_lookup_tcp(skb, tuple, sizeof(tuple->ipv4), BPF_F_CURRENT_NETNS, 0);
-	}
-	__builtin_memcpy(tuple->ipv6.saddr, &packet->destination, sizeof(packet->destination));
-	__builtin_memcpy(tuple->ipv6.daddr, &packet->source, sizeof(packet->source));
-	tuple->ipv6.sport = packet->destination_port;
-	tuple->ipv6.dport = packet->source_port;
-	return bpf_skc_lookup_tcp(skb, tuple, sizeof(tuple->ipv6), BPF_F_CURRENT_NETNS, 0);
+	return find_between(skb, packet, &packet->destination, packet->destination_port, &packet->source,
+			    packet->source_port);
 }
