@@ -394,7 +394,9 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 			until = end;
 		}
 		if (work->is_original) {
-			holes_mend_notes(holes, work->filled.late, until);
+			/* Of what was refilled before the sender is told as of a retransmission. */
+			if (!was_refilled)
+				holes_mend_notes(holes, work->filled.late, until);
 		} else {
 			holes_repair(holes, now_us - work->filled.found_us, lateness->hold_us, now_us);
 			holes_refill(holes, &work->filled, highest);
@@ -573,6 +575,9 @@ CC_INLINE void holes_recall(struct holes *holes, struct acknowledgement *ack)
 		if (work->recalled < back || holes->noted - work->recalled > NOTES - back ||
 		    note->left == note->right || !precedes(work->number, note->left))
 			continue;
+		/* Long ago it may have been of sequence numbers that have wrapped. */
+		if (work->now_us - note->at_us > HOLE_FORGOTTEN)
+			break;
 		if (place >= SACK_BLOCKS || place >= ack->blocks)
 			break;
 		ack->left[place] = note->left;
