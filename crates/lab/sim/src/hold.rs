@@ -84,8 +84,7 @@ impl Hold {
         self.kept = self.holes.due(now).map(|due| (whole, now + due));
         match telling {
             Telling::Whole => {}
-            Telling::Other(number, blocks, count) => {
-                segment.ack = number;
+            Telling::Blocks(blocks, count) => {
                 segment.sack_count = count as u8;
                 segment.sack.iter_mut().zip(blocks).for_each(|(place, block)| *place = block);
             }

@@ -184,19 +184,17 @@ static __always_inline bool make_room(struct __sk_buff *skb, struct layout *layo
 	return true;
 }
 
-/* Writes the number and the blocks that are to be told into an acknowledgement. Its checksum is still to be made. */
+/* Writes the blocks that are left into an acknowledgement. Its checksum is still to be made. */
 static __always_inline bool rewrite(struct __sk_buff *skb, const struct layout *layout,
 				    const struct acknowledgement *ack)
 {
 	__u8 head[2] = { ack->told ? OPTION_SACK : OPTION_NOTHING,
 			 ack->told ? 2 + ack->told * 8 : OPTION_NOTHING };
-	__u32 at = layout->link + layout->sack, at_number = layout->link + layout->transport + 8;
-	__be32 number = bpf_htonl(ack->number);
+	__u32 at = layout->link + layout->sack;
 	/* What is left out comes behind. */
 	__u32 told = at + sizeof(head), nothing = told + ack->told * 8;
 
-	if (bpf_skb_store_bytes(skb, at_number, &number, sizeof(number), 0) ||
-	    bpf_skb_store_bytes(skb, at, head, sizeof(head), 0))
+	if (bpf_skb_store_bytes(skb, at, head, sizeof(head), 0))
 		return false;
 	for (int i = 0; i < SACK_BLOCKS; i++) {
 		__be32 block[2] = { bpf_htonl(0x01010101), bpf_htonl(0x01010101) };
@@ -218,7 +216,7 @@ static __always_inline bool rewrite(struct __sk_buff *skb, const struct layout *
 	return true;
 }
 
-/* Writes what is to be told into an acknowledgement, with room for one if it had none. */
+/* Writes the blocks that are left into an acknowledgement, with room for one if it had none. */
 static __noinline bool rewrite_all(struct __sk_buff *skb, struct layout *layout, const struct acknowledgement *ack)
 {
 	__u32 end = layout->end;
@@ -357,7 +355,8 @@ __noinline int keep(struct __sk_buff *skb, __u32 link, __u32 transport)
 /* Whether a packet on its way out is not to go. Verified by itself. */
 __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 {
-	struct packet *packet = last_read(OUT);
+	struct acknowledgement ack = {};
+	struct layout layout = {};
 	struct reminder *reminder;
 	struct bpf_sock *socket;
 	struct upload *upload;
@@ -366,20 +365,16 @@ __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 	socket = skb->sk;
 	socket = socket ? bpf_sk_fullsock(socket) : NULL;
 	upload = socket ? bpf_sk_storage_get(&uploads, socket, 0, 0) : NULL;
-	if (!upload || !packet)
+	if (!upload || !only_tells(skb, &layout, &ack))
 		return false;
-	__builtin_memset(&packet->ack, 0, sizeof(packet->ack));
-	if (!only_tells(skb, &packet->layout, &packet->ack))
-		return false;
-	if (!packet->ack.blocks && upload->holes.twice_left == upload->holes.twice_right &&
-	    upload->holes.noted == upload->holes.recalled) {
+	if (!ack.blocks && upload->holes.twice_left == upload->holes.twice_right) {
 		forget_reminder(upload);
 		return false;
 	}
-	telling = decide_telling(upload, &packet->layout, longest_us, &packet->ack);
+	telling = decide_telling(upload, &layout, longest_us, &ack);
 	if (!upload->holes.kept) {
 		forget_reminder(upload);
-	} else if (keep(skb, packet->layout.link, packet->layout.transport)) {
+	} else if (keep(skb, layout.link, layout.transport)) {
 		upload->cookie = bpf_get_socket_cookie(skb);
 		upload->interface = skb->ifindex;
 		reminder = reminder_of(upload);
@@ -390,7 +385,7 @@ __noinline int keeps_back(struct __sk_buff *skb, __u32 longest_us)
 		count(KEPT_BACK);
 		return true;
 	}
-	if (telling != TELL && rewrite_all(skb, &packet->layout, &packet->ack) && telling == TELL_LESS)
+	if (telling != TELL && rewrite_all(skb, &layout, &ack) && telling == TELL_LESS)
 		count(TOLD_LESS);
 	return false;
 }

@@ -16,19 +16,10 @@
 #define HOLES 32
 /* What is left of one that was filled in part, and what was. */
 #define HOLE_PARTS 3
-/* Blocks of SACK that are kept at a time, a power of two. Of more the oldest are forgotten. */
-#define NOTES 64u
-/* Among so many of those that were told last a block is looked for before it is noted, as an acknowledgement tells again what those
- * before it have told. */
-#define NOTES_BACK 4u
-/* So many are looked at for an acknowledgement. */
-#define NOTES_AHEAD 8
-/* What comes together so closely is told together, in us. */
-#define NOTE_OPEN 512u
-/* What is left of them goes no sooner, in us. */
-#define NOTES_APART 1000u
 /* No hole is kept from the sender for longer, in us: it must notice within its own least timeout (200 ms in Linux). */
 #define HOLD_MOST 50000u
+/* What tells of a retransmission waits no longer, in us. */
+#define REPAIR_MOST (2 * HOLD_MOST)
 /* Holes that are closer to each other, in bytes, are what slow start leaves that overflows a queue: of two segments that it sends
  * for each acknowledgement there is room for one. Segments come late by themselves, and seldom by chance so close. */
 #define OVERFLOW_APART 4096u
@@ -56,7 +47,6 @@
 struct hole {
 	u32 start;    /* the first sequence number that is missing */
 	u32 end;      /* the first behind it that is not */
-	u32 late;     /* from here on up to its start what was late has come */
 	u32 stamp;    /* TSval of the segment that showed it */
 	u32 found_us; /* when that came */
 	u32 recovery; /* once it is refilled: in which of the sender's recoveries */
@@ -72,26 +62,6 @@ struct work {
 	u32 which;        /* the bit of the hole that it fills; 0 if it fills none */
 	u32 is_original;  /* it is what was missing, and came late */
 	u32 is_lost;      /* there was an event of loss */
-	u32 now_us;
-	u32 hold_us;
-	u32 keeps;        /* a hole is kept */
-	u32 orders;       /* what is kept goes in its order */
-	u32 first;        /* the first of an acknowledgement's blocks that does not tell what came twice */
-	u32 twice;        /* it tells what came twice, and did not before */
-	u32 left;         /* a block of it, */
-	u32 right;
-	u32 is_known;     /* and whether that is kept, or was told just now */
-	u32 recalled;     /* blocks, before this acknowledgement */
-	u32 fresh;        /* blocks of it that were not told before */
-	u32 number;       /* what it is to acknowledge */
-};
-
-/* A block of SACK that is kept. */
-struct note {
-	u32 left;         /* the first sequence number of it */
-	u32 right;        /* the first behind it; the same if there is none any more */
-	u32 number;       /* what was acknowledged with it */
-	u32 at_us;        /* since when */
 };
 
 /* What a receiver misses. All zero at first. */
@@ -109,15 +79,13 @@ struct holes {
 	u32 acknowledged; /* what the sender was told last */
 	u32 window;       /* and the window field with it */
 	u32 told;         /* whether it was told anything */
-	u32 repaired;     /* whether retransmissions have come that the sender was not told of: */
-	u32 repaired_us;  /* when the last of these did */
+	u32 repaired;     /* whether retransmissions have come, and no acknowledgement has gone since: */
+	u32 repair_us;    /* when the first of these came */
+	u32 repaired_us;  /* and when the last did */
 	u32 twice_left;   /* what came twice and was not told, as it lies behind a hole that is kept: from here on, */
 	u32 twice_right;  /* up to here; the same if there is nothing */
 	u32 kept;         /* whether the last acknowledgement was to tell more than the sender was told, */
 	u32 due_us;       /* and when more of it may be told: it is to go again then, as nothing else may make one go */
-	u32 noted;        /* blocks so far, */
-	u32 recalled;     /* and how many of them are not kept any more */
-	struct note note[NOTES];
 };
 
 /* How late segments come by a link. All zero at first. */
@@ -238,7 +206,7 @@ CC_INLINE int lateness_judge(struct lateness *lateness, int is_late, u32 late_us
 #define IN_MEMORY() __asm__ volatile("" : : : "memory")
 
 /* One more to be put among the holes. */
-CC_INLINE void work_add(struct work *work, u32 start, u32 end, u32 late, u32 refilled)
+CC_INLINE void work_add(struct work *work, u32 start, u32 end, u32 refilled)
 {
 	u32 place = work->count;
 
@@ -247,7 +215,6 @@ CC_INLINE void work_add(struct work *work, u32 start, u32 end, u32 late, u32 ref
 	work->parts[place] = work->filled;
 	work->parts[place].start = start;
 	work->parts[place].end = end;
-	work->parts[place].late = late;
 	work->refilled |= refilled << place;
 	work->count = place + 1;
 }
@@ -269,6 +236,8 @@ CC_INLINE void holes_repair(struct holes *holes, u32 age_us, u32 hold_us, u32 no
 {
 	if (age_us < 2 * hold_us)
 		return;
+	if (!holes->repaired)
+		holes->repair_us = now_us;
 	holes->repaired = 1;
 	holes->repaired_us = now_us;
 }
@@ -326,20 +295,6 @@ CC_INLINE void holes_add(struct holes *holes)
 	}
 }
 
-/* What was late has come, up to `end`: nothing that is kept tells of it any more. */
-CC_INLINE void holes_mend_notes(struct holes *holes, u32 start, u32 end)
-{
-	for (u32 i = 0; i < NOTES; i++) {
-		struct note *note = &holes->note[(holes->recalled + i) & (NOTES - 1)];
-
-		IN_MEMORY();
-		if (holes->recalled + i == holes->noted)
-			break;
-		if (note->left == end && note->right != end)
-			note->left = start;
-	}
-}
-
 /* Data has come: from `sequence` up to `end`, with the timestamp `stamp`, when all that had come before ends at
  * `highest`. What comes in order while nothing is missing need not be told. Of several holes that one segment fills,
  * which none does unless what lies between them comes twice, one is judged. `network` is the sender's. */
@@ -381,29 +336,20 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 		until = work->filled.end;
 		/* What it has not filled stays, before and behind. */
 		if (precedes(start, sequence)) {
-			work_add(work, start, sequence, work->filled.late, was_refilled);
-			/* A retransmission has overtaken those of what is missing before it. */
-			if (!work->is_original && !was_refilled) {
-				work->parts[0].stamp = stamp;
-				work->parts[0].found_us = now_us;
-			}
-			work->filled.late = start = sequence;
+			work_add(work, start, sequence, was_refilled);
+			start = sequence;
 		}
 		if (precedes(end, until)) {
-			work_add(work, end, until, work->is_original ? work->filled.late : end, was_refilled);
+			work_add(work, end, until, was_refilled);
 			until = end;
 		}
-		if (work->is_original) {
-			/* Of what was refilled before the sender is told as of a retransmission. */
-			if (!was_refilled)
-				holes_mend_notes(holes, work->filled.late, until);
-		} else {
+		if (!work->is_original) {
 			holes_repair(holes, now_us - work->filled.found_us, lateness->hold_us, now_us);
 			holes_refill(holes, &work->filled, highest);
 			if (now_us - work->filled.found_us > ORIGINAL_AWAITED)
 				work->is_lost |= holes_lost(holes, &work->filled);
 			else
-				work_add(work, start, until, start, 1);
+				work_add(work, start, until, 1);
 		}
 	} else if (precedes(highest, sequence)) {
 		work->filled.stamp = stamp;
@@ -412,7 +358,7 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 			holes->overflowed = 1;
 		holes->found = 1;
 		holes->found_end = sequence;
-		work_add(work, highest, sequence, highest, 0);
+		work_add(work, highest, sequence, 0);
 	}
 	holes_join(holes);
 	holes_add(holes);
@@ -426,8 +372,17 @@ CC_INLINE void holes_came(struct holes *holes, struct lateness *lateness, struct
 	}
 }
 
-/* Whether there is a hole that the sender is not to be told of yet. */
-CC_INLINE int holes_keep(struct holes *holes, u32 number, u32 hold_us, u32 now_us)
+/* What is kept may be told at `at_us`, if not before. */
+CC_INLINE void holes_due(struct holes *holes, u32 at_us)
+{
+	if (!holes->kept || precedes(at_us, holes->due_us))
+		holes->due_us = at_us;
+	holes->kept = 1;
+}
+
+/* Where the first hole begins that the sender is not to be told of yet, if there is any: nothing from there on is
+ * to be said. */
+CC_INLINE int holes_keep(struct holes *holes, u32 number, u32 hold_us, u32 now_us, u32 *from)
 {
 	int kept = 0;
 	u32 bit = 1;
@@ -435,160 +390,36 @@ CC_INLINE int holes_keep(struct holes *holes, u32 number, u32 hold_us, u32 now_u
 	for (int i = 0; i < HOLES; i++, bit <<= 1) {
 		const struct hole *hole = &holes->hole[i];
 
-		IN_MEMORY();
-		if (holes->open & bit && !precedes(hole->start, number) && now_us - hole->found_us < hold_us)
-			kept = 1;
+		if (!(holes->open & bit) || precedes(hole->start, number) || now_us - hole->found_us >= hold_us)
+			continue;
+		if (!kept || precedes(hole->start, *from))
+			*from = hole->start;
+		holes_due(holes, hole->found_us + hold_us);
+		kept = 1;
 	}
 	return kept;
 }
 
-/* Keeps one more block, and the number with it. */
-CC_INLINE void holes_note_one(struct holes *holes, u32 left, u32 right, u32 number)
+/* Whether retransmissions that have come are not to be told of yet: as long as holes are kept that were found before. A sender that
+ * learns of one takes for lost all that it had sent before it and has not heard of (RFC 8985, 6.2): the late segments, and
+ * what has come behind them. */
+CC_INLINE int holes_hide_repair(struct holes *holes, u32 number, u32 hold_us, u32 now_us)
 {
-	struct note *note = &holes->note[holes->noted & (NOTES - 1)];
+	int hide = 0;
+	u32 bit = 1;
 
-	note->left = left;
-	note->right = right;
-	note->number = number;
-	note->at_us = holes->work.now_us;
-	holes->noted++;
-	if (holes->noted - holes->recalled > NOTES)
-		holes->recalled++;
-}
+	if (!holes->repaired || now_us - holes->repair_us >= REPAIR_MOST)
+		return 0;
+	for (int i = 0; i < HOLES; i++, bit <<= 1) {
+		const struct hole *hole = &holes->hole[i];
 
-/* Whether what is kept may still become more: not when a retransmission has come since, which what comes now is told behind. */
-CC_INLINE int note_is_open(const struct holes *holes, const struct note *note)
-{
-	return !holes->repaired || !precedes(note->at_us, holes->repaired_us) ||
-	       holes->work.now_us - note->at_us < NOTE_OPEN;
-}
-
-/* Whether the block that is worked with is kept, or was told just now. Those that are kept and lie within it become one with
- * it: it tells of holes before it alone, which are as old. */
-CC_INLINE void holes_know(struct holes *holes)
-{
-	struct work *work = &holes->work;
-
-	work->is_known = 0;
-	for (u32 back = 1; back <= NOTES_BACK; back++) {
-		const struct note *note = &holes->note[(holes->recalled - back) & (NOTES - 1)];
-
-		IN_MEMORY();
-		if (holes->recalled >= back && note->left == work->left && note->right == work->right)
-			work->is_known = 1;
-	}
-	for (u32 i = 0; i < NOTES; i++) {
-		struct note *note = &holes->note[(holes->recalled + i) & (NOTES - 1)];
-
-		IN_MEMORY();
-		if (holes->recalled + i == holes->noted)
-			break;
-		if (note->left == note->right)
-			continue;
-		if (!precedes(work->left, note->left) && !precedes(note->right, work->right)) {
-			work->is_known = 1;
-		} else if (!precedes(note->left, work->left) && !precedes(work->right, note->right) &&
-			   note_is_open(holes, note)) {
-			note->left = work->left;
-			note->right = work->is_known ? work->left : work->right;
-			work->is_known = 1;
+		if (holes->open & bit && !precedes(hole->start, number) && now_us - hole->found_us < hold_us &&
+		    !precedes(holes->repaired_us, hole->found_us)) {
+			holes_due(holes, hole->found_us + hold_us);
+			hide = 1;
 		}
 	}
-}
-
-/* Keeps the blocks of an acknowledgement from `first` on, the oldest first, and its number where that tells of a
- * retransmission. */
-CC_INLINE void holes_note(struct holes *holes, const struct acknowledgement *ack)
-{
-	struct note *last;
-
-	for (u32 i = SACK_BLOCKS; i-- > 0;) {
-		IN_MEMORY();
-		if (i < holes->work.first || i >= ack->blocks)
-			continue;
-		holes->work.left = ack->left[i];
-		holes->work.right = ack->right[i];
-		holes_know(holes);
-		if (!holes->work.is_known)
-			holes_note_one(holes, ack->left[i], ack->right[i], ack->number);
-	}
-	last = &holes->note[(holes->noted - 1) & (NOTES - 1)];
-	if (!holes->repaired)
-		return;
-	if (holes->noted == holes->recalled || (precedes(last->number, ack->number) && !note_is_open(holes, last)))
-		holes_note_one(holes, ack->number, ack->number, ack->number);
-	else if (precedes(last->number, ack->number))
-		last->number = ack->number;
-}
-
-/* Replaces the blocks of an acknowledgement from `first` on by those that have been kept for long enough, in the order in which
- * they came: of what lies between those that it is told a sender takes for lost what it is not. So with its number while
- * there are retransmissions that it was not told of: a sender that learns of one takes for lost all that it had sent before it
- * and has not heard of (RFC 8985, 6.2). */
-CC_INLINE void holes_recall(struct holes *holes, struct acknowledgement *ack)
-{
-	struct work *work = &holes->work;
-	u32 hold_us = work->keeps ? work->hold_us : 0;
-
-	work->count = work->first;
-	work->recalled = holes->recalled;
-	for (int i = 0; i < NOTES_AHEAD; i++) {
-		const struct note *note = &holes->note[holes->recalled & (NOTES - 1)];
-		int is_told;
-
-		IN_MEMORY();
-		if (holes->recalled == holes->noted)
-			break;
-		is_told = note->left == note->right || !precedes(work->number, note->right);
-		if (!is_told || precedes(work->number, note->number)) {
-			if (work->now_us - note->at_us < hold_us || work->count >= SACK_BLOCKS || work->count >= ack->blocks)
-				break;
-		}
-		if (precedes(work->number, note->number))
-			work->number = note->number;
-		if (!is_told && precedes(work->number, note->right)) {
-			u32 place = work->count;
-
-			if (place >= SACK_BLOCKS)
-				break;
-			ack->left[place] = note->left;
-			ack->right[place] = note->right;
-			work->count = place + 1;
-		}
-		holes->recalled++;
-	}
-	IN_MEMORY();
-	if (holes->recalled == holes->noted ||
-	    !precedes(holes->note[holes->recalled & (NOTES - 1)].at_us, holes->repaired_us)) {
-		holes->repaired = 0;
-		work->number = ack->number;
-	}
-	work->fresh = work->count;
-	/* What room is left tells again what was told last, as an acknowledgement may be lost (RFC 2018, 4). */
-	for (u32 back = 1; back <= NOTES_BACK; back++) {
-		const struct note *note;
-		u32 place;
-
-		IN_MEMORY();
-		note = &holes->note[(work->recalled - back) & (NOTES - 1)];
-		place = work->count;
-		if (work->recalled < back || holes->noted - work->recalled > NOTES - back ||
-		    note->left == note->right || !precedes(work->number, note->left))
-			continue;
-		/* Long ago it may have been of sequence numbers that have wrapped. */
-		if (work->now_us - note->at_us > HOLE_FORGOTTEN)
-			break;
-		if (place >= SACK_BLOCKS || place >= ack->blocks)
-			break;
-		ack->left[place] = note->left;
-		ack->right[place] = note->right;
-		work->count = place + 1;
-	}
-	ack->number = work->number;
-	ack->told = work->count;
-	for (u32 i = 0; i < SACK_BLOCKS; i++)
-		if (i >= work->count)
-			ack->right[i] = ack->left[i];
+	return hide;
 }
 
 /* Whether the first block tells what came twice and lies behind a hole: it is within the second (RFC 2883, 4). */
@@ -611,9 +442,11 @@ CC_INLINE int holes_tell_twice(struct holes *holes, struct acknowledgement *ack)
 	if (holes->twice_left == holes->twice_right || precedes(ack->number, holes->twice_right) ||
 	    tells_twice_before(ack))
 		return 0;
-	/* In place of the first, if there is one: that is kept, or the next ones tell it again (RFC 2018, 4). */
+	/* In place of the first: what that tells the next ones tell again (RFC 2018, 4). */
 	if (!ack->blocks)
 		ack->blocks = ack->told = 1;
+	else if (ack->left[0] == ack->right[0])
+		ack->told++;
 	ack->left[0] = holes->twice_left;
 	ack->right[0] = holes->twice_right;
 	holes->twice_left = holes->twice_right;
@@ -622,70 +455,46 @@ CC_INLINE int holes_tell_twice(struct holes *holes, struct acknowledgement *ack)
 	return 1;
 }
 
-/* What is kept is due as soon as the first of it is. */
-CC_INLINE void holes_due(struct holes *holes)
-{
-	const struct work *work = &holes->work;
-	u32 due_us = holes->note[holes->recalled & (NOTES - 1)].at_us + work->hold_us, soon_us = work->now_us + NOTES_APART;
-
-	holes->kept = holes->noted != holes->recalled;
-	holes->due_us = precedes(soon_us, due_us) ? due_us : soon_us;
-}
-
-/* An acknowledgement without data is about to go. As long as a hole is kept, its blocks of SACK are, each for as long as
- * holes are; then they go, in their order, in this one or in those that follow. One that tells of what came twice (RFC 2883) is
- * told; what came twice behind a hole that is kept is told with the acknowledgement that passes it. While nothing `is_known`, a
- * sender is told at once that has overflowed a queue. */
+/* An acknowledgement without data is about to go. Blocks of SACK that must not be told yet are taken out of it, or cut.
+ * One that tells of what came twice (RFC 2883) is told; what came twice behind a hole that is kept is told with the
+ * acknowledgement that passes it. What tells of a retransmission waits for the holes that were there before it. While
+ * nothing `is_known`, a sender is told at once that has overflowed a queue. */
 CC_INLINE enum telling holes_tell(struct holes *holes, u32 hold_us, int is_known, struct acknowledgement *ack, u32 now_us)
 {
-	struct work *work = &holes->work;
-	int fresh;
+	int fresh = !holes->told || precedes(holes->acknowledged, ack->number) || holes->window != ack->window;
+	int waits = hold_us && (is_known || !holes->overflowed);
+	u32 from = 0;
+	int less = 0;
 
 	ack->told = ack->blocks;
-	if (!ack->blocks)
-		holes->recalled = holes->noted;
-	work->now_us = now_us;
-	work->hold_us = is_known || !holes->overflowed ? hold_us : 0;
-	work->twice = 0;
-	work->keeps = holes_keep(holes, ack->number, work->hold_us, now_us);
-	work->orders = work->keeps || holes->noted != holes->recalled;
-	IN_MEMORY();
-	if (work->orders) {
-		work->first = tells_twice_before(ack) || tells_twice_behind(ack);
-		work->number = holes->repaired && holes->told ? holes->acknowledged : ack->number;
-		if (work->first && precedes(work->number, ack->right[0])) {
+	holes->kept = 0;
+	if (waits && is_known && !tells_twice_before(ack) && holes_hide_repair(holes, ack->number, hold_us, now_us))
+		return TELL_NOT;
+	if (waits && holes_keep(holes, ack->number, hold_us, now_us, &from)) {
+		if (tells_twice_behind(ack) && precedes(from, ack->right[0])) {
 			holes->twice_left = ack->left[0];
 			holes->twice_right = ack->right[0];
 		}
-		holes_note(holes, ack);
-	} else {
-		holes->repaired = 0;
-		for (u32 i = SACK_BLOCKS; i-- > 0;) {
-			IN_MEMORY();
-			/* The first may have to make room for what came twice. */
-			if (i < ack->blocks && (i || holes->twice_left == holes->twice_right))
-				holes_note_one(holes, ack->left[i], ack->right[i], ack->number);
+		for (u32 i = 0; i < SACK_BLOCKS; i++) {
+			if (i >= ack->blocks || !precedes(from, ack->right[i]))
+				continue;
+			less = 1;
+			if (precedes(ack->left[i], from)) {
+				ack->right[i] = from;
+			} else {
+				ack->right[i] = ack->left[i];
+				ack->told--;
+			}
 		}
-		holes->recalled = holes->noted;
 	}
-	IN_MEMORY();
-	if (!holes->repaired)
-		work->twice = holes_tell_twice(holes, ack);
-	IN_MEMORY();
-	if (work->orders) {
-		/* Of a number that is not told yet it would tell that something has come at all. */
-		work->first = work->twice || (tells_twice_before(ack) && !precedes(work->number, ack->right[0]));
-		holes_recall(holes, ack);
-	}
-	IN_MEMORY();
-	holes_due(holes);
-	fresh = !holes->told || precedes(holes->acknowledged, ack->number) || holes->window != ack->window;
-	if (work->orders && holes->kept && !work->fresh && !fresh)
+	holes->kept = less;
+	if (less && !ack->told && !fresh)
 		return TELL_NOT;
 	holes->told = 1;
-	holes->window = ack->window;
+	holes->repaired = 0;
 	holes->acknowledged = ack->number;
-	if (work->twice)
+	holes->window = ack->window;
+	if (holes_tell_twice(holes, ack))
 		return TELL_TWICE;
-	return work->orders ? TELL_LESS : TELL;
+	return less ? TELL_LESS : TELL;
 }

@@ -2,11 +2,11 @@
 //! code of this crate.
 #![allow(unsafe_code)]
 
+#[cfg(test)]
+pub(crate) use c::LATENESS_STEP;
 pub(crate) use c::{
     HOLD_MOST, acknowledgement as Acknowledgement, holes as Holes, lateness as Lateness, telling,
 };
-#[cfg(test)]
-pub(crate) use c::{LATENESS_STEP, NOTES};
 
 #[allow(
     dead_code,

