@@ -17,6 +17,7 @@ const ANSWER: [u8; 3000] = [b'4'; 3000];
 /// What is not read, more than buffers on the way hold of a direction that is not read.
 const UNREAD: usize = 200_000;
 const PORT: u16 = 8080;
+const CURL_SEND_ERROR: i32 = 55;
 
 /// Answers what has begun to come, and closes without having read all of it.
 fn answer(mut stream: TcpStream) {
@@ -147,6 +148,9 @@ fn who_does_not_take_the_rest_is_reset_in_the_end() {
 }
 
 /// An upload to a server that says at once that it does not want it.
+///
+/// Where curl is kept from running between its look for an answer and its next write, that fails, and it gives up
+/// with what has come unread ("send error", 55), without a relay too: a few may.
 #[test]
 fn curl_sees_the_answer_to_what_it_still_uploads() {
     let Some(world) = World::new() else { return };
@@ -171,15 +175,19 @@ fn curl_sees_the_answer_to_what_it_still_uploads() {
     body.as_file().set_len(200_000).unwrap();
     let answered = || {
         let mut curl = Command::new("curl");
-        curl.args(["-s", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Expect:"]);
+        curl.args(["-sS", "-m", "10", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Expect:"]);
         curl.arg("--data-binary").arg(format!("@{}", body.path().display()));
         curl.arg(format!("http://{address}/"));
         let seen = || world.client.apply(&mut curl).output().unwrap();
-        std::iter::repeat_with(seen).take(30).filter(|seen| seen.stdout == b"501").count()
+        let seen: Vec<_> = std::iter::repeat_with(seen).take(30).collect();
+        let (answered, other): (Vec<_>, Vec<_>) =
+            seen.iter().partition(|seen| seen.stdout == b"501");
+        assert!(other.iter().all(|seen| seen.status.code() == Some(CURL_SEND_ERROR)), "{other:?}");
+        answered.len()
     };
     let without = answered();
     let Some(_relay) = start(&world, "") else { return };
     let with = answered();
     served.join().unwrap();
-    assert_eq!((without, with), (30, 30));
+    assert!(without >= 24 && with >= 24, "answered: {without} of 30, by the relay {with}");
 }
