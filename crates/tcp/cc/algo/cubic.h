@@ -243,10 +243,11 @@ CC_INLINE u32 cubic_ssthresh(struct cubic *cubic, struct cc *cc)
 	return cc_fraction(cc, CUBIC_BETA_NUMERATOR, CUBIC_BETA_DENOMINATOR);
 }
 
-/* Section 4.9. */
+/* Section 4.9. Where it is counted the window alone comes back, as in Linux: the curve begins anew from there, at its plateau. */
 CC_INLINE u32 cubic_undo(struct cubic *cubic, struct cc *cc)
 {
-	cubic->curve = cubic->prior;
+	if (!cc->config.cubic_counted)
+		cubic->curve = cubic->prior;
 	cubic->price = 0;
 	return max32(cc->cwnd, cubic->prior_cwnd);
 }

@@ -17,6 +17,10 @@
 #define HYSTART_TRAIN_GAP_US 2000u
 #define HYSTART_LOW_WINDOW 16u
 
+/* Slow start is left by it once: what a recovery or a later slow start looks like says nothing of the path's first queue
+ * (RFC 9406, section 4.3; Linux begins anew after a timeout). */
+enum hystart_phase { HYSTART_IDLE, HYSTART_ROUND, HYSTART_FOUND };
+
 struct hystart {
 	u32 window_end;    /* where the round ends: `snd_nxt` when it began */
 	u32 round_start_us;
@@ -26,7 +30,7 @@ struct hystart {
 	u32 baseline_us;   /* HyStart++: `current_us` when conservative slow start began */
 	u8 samples;        /* of the round-trip time in this round */
 	u8 css_rounds;     /* HyStart++: rounds of conservative slow start left; 0 outside of it */
-	u8 begun;
+	u8 phase;          /* enum hystart_phase */
 	u8 credit;         /* packets acknowledged towards the next increment while conservative */
 };
 
@@ -49,12 +53,12 @@ CC_INLINE void hystart_round(struct hystart *hystart, const struct cc *cc)
 	hystart->round_start_us = hystart->train_us = hystart_now_us(cc);
 	hystart->current_us = 0;
 	hystart->samples = 0;
-	hystart->begun = 1;
+	hystart->phase = HYSTART_ROUND;
 }
 
 CC_INLINE void hystart_reset(struct hystart *hystart)
 {
-	hystart->begun = 0;
+	hystart->phase = HYSTART_IDLE;
 	hystart->last_us = 0;
 	hystart->css_rounds = 0;
 	hystart->credit = 0;
@@ -107,7 +111,7 @@ CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc,
 	/* Nor are rounds counted below it. */
 	if (cc->cwnd < HYSTART_LOW_WINDOW)
 		return 0;
-	if (!hystart->begun || before(hystart->window_end, cc->snd_una))
+	if (hystart->phase == HYSTART_IDLE || before(hystart->window_end, cc->snd_una))
 		hystart_round(hystart, cc);
 	if (hystart_train_full(hystart, cc, hystart->last_us))
 		return 1;
@@ -121,8 +125,8 @@ CC_INLINE int hystart_classic_full(struct hystart *hystart, const struct cc *cc,
 /* RFC 9406, section 4.2: whether conservative slow start has lasted long enough. */
 CC_INLINE int hystart_plus_plus_full(struct hystart *hystart, const struct cc *cc, u32 rtt_us)
 {
-	if (!hystart->begun || before(hystart->window_end, cc->snd_una)) {
-		if (hystart->begun)
+	if (hystart->phase == HYSTART_IDLE || before(hystart->window_end, cc->snd_una)) {
+		if (hystart->phase != HYSTART_IDLE)
 			hystart->last_us = hystart->current_us;
 		if (hystart->css_rounds && --hystart->css_rounds == 0)
 			return 1;
@@ -150,12 +154,16 @@ CC_INLINE void hystart_measure(struct hystart *hystart, struct cc *cc, u32 rtt_u
 {
 	int full = 0;
 
+	if (hystart->phase == HYSTART_FOUND)
+		return;
 	if (cc->config.hystart == CC_HYSTART_CLASSIC)
 		full = hystart_classic_full(hystart, cc, rtt_us);
 	else if (cc->config.hystart == CC_HYSTART_PLUS_PLUS)
 		full = hystart_plus_plus_full(hystart, cc, rtt_us);
-	if (full)
+	if (full) {
+		hystart->phase = HYSTART_FOUND;
 		cc->ssthresh = cc->cwnd;
+	}
 }
 
 /* Of `acked` packets, for how many slow start may grow. */

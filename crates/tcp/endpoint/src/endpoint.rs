@@ -81,6 +81,8 @@ struct Handshake {
 
 /// RFC 6298, 2.1.
 const FIRST_TIMEOUT: Span = Span::from_secs(1);
+/// How much older than what came in order a timestamp may be, in milliseconds (RFC 7323, 5.3; Linux's tolerance).
+const PAWS_WINDOW: i32 = 1;
 /// Linux's TIME-WAIT.
 const LINGER: Span = Span::from_secs(60);
 
@@ -342,14 +344,19 @@ impl Endpoint {
         if !segment.ack_flag {
             return;
         }
-        let older = segment.timestamps.0.wrapping_sub(self.recent).cast_signed() < 0;
-        if older && segment.length() > 0 {
-            // RFC 7323, 5.3 (PAWS) protects from what wrapped; here it is a late original. It is
-            // judged by its sequence number alone.
-        } else if start <= self.receiver.last_acknowledged() && !older {
+        let ack = position(self.initial.0, self.sender.una(), segment.ack);
+        let age = self.recent.wrapping_sub(segment.timestamps.0).cast_signed();
+        let end = start + u64::from(segment.length());
+        if age > PAWS_WINDOW && (segment.length() > 0 || ack != self.sender.una()) {
+            if segment.length() > 0 {
+                self.receiver.refuse(start, end);
+            }
+            return;
+        }
+        // What lies before the window says nothing of what is in order (RFC 9293, 3.10.7.4).
+        if age <= 0 && (start..=end).contains(&self.receiver.last_acknowledged()) {
             self.recent = segment.timestamps.0;
         }
-        let ack = position(self.initial.0, self.sender.una(), segment.ack);
         if self.stage == Stage::SynReceived {
             if ack != 1 {
                 return;

@@ -147,6 +147,29 @@ fn an_undone_reduction_leaves_the_curve() {
     assert!(undone.control.cwnd().abs_diff(untouched.control.cwnd()) <= 1);
 }
 
+/// As Linux counts: the window comes back, and stays about where it is, as the curve is flat there.
+#[test]
+fn counting_takes_back_the_window_alone() {
+    let after_an_undo = |counted| {
+        let config =
+            Config { cubic_constant_alpha: true, cubic_counted: counted, ..Config::default() };
+        let mut sender = Sender::new("cubic", config, RTT).at(1000);
+        sender.lose();
+        (0..20).for_each(|_| sender.round());
+        let before = sender.control.cwnd();
+        sender.control.on_reduction(&sender.connection, State::Recovery);
+        sender.control.set_cwnd(before / 2);
+        let undone = sender.control.on_undo(&sender.connection, State::Open);
+        assert_eq!(undone, before);
+        sender.control.set_cwnd(undone);
+        sender.control.set_ssthresh(700);
+        (0..10).for_each(|_| sender.round());
+        sender.control.cwnd() - before
+    };
+    let (counted, taken_back) = (after_an_undo(true), after_an_undo(false));
+    assert!(counted * 2 < taken_back, "{counted} packets, {taken_back} with the curve");
+}
+
 #[test]
 fn hystart_leaves_when_the_delay_grows() {
     // From 200 packets on there is a queue: 0.1 ms a packet. Acknowledgements come more than 2 ms
@@ -161,6 +184,32 @@ fn hystart_leaves_when_the_delay_grows() {
     let plus_plus = slow_start_until("cubic", HyStart::PlusPlus, 16, 10_000, queue);
     assert!((600..=2600).contains(&plus_plus), "{plus_plus}");
     assert_eq!(slow_start_until("cubic", HyStart::Off, 16, 10_000, queue), 10_010);
+}
+
+/// A window that a recovery makes small for a while is no slow start of its own.
+#[test]
+fn hystart_leaves_once_but_for_timeouts() {
+    for hystart in [HyStart::Classic, HyStart::PlusPlus] {
+        let mut sender = Sender::new("cubic", Config { hystart, ..Config::default() }, RTT);
+        sender.sample.acked = 16;
+        let mut grows_to = |after: Option<State>| {
+            if let Some(state) = after {
+                sender.reduce(state);
+                sender.control.on_reduced(&sender.connection, State::Open);
+                sender.control.set_ssthresh(20_000);
+                sender.control.set_cwnd(100);
+            }
+            while sender.control.in_slow_start() && sender.control.cwnd() < 20_000 {
+                let queue = Span::from_micros(100) * u64::from(sender.control.cwnd());
+                sender.sample.rtt = Some(RTT + queue);
+                sender.ack();
+            }
+            sender.control.cwnd()
+        };
+        assert!(grows_to(None) < 3_000, "{hystart:?}");
+        assert!(grows_to(Some(State::Recovery)) >= 20_000, "{hystart:?}");
+        assert!(grows_to(Some(State::Loss)) < 3_000, "{hystart:?}");
+    }
 }
 
 #[test]

@@ -120,6 +120,16 @@ impl Receiver {
         );
     }
 
+    /// Data that are not taken, as their timestamp is older than what came in order (RFC 7323, 5.3): late originals too,
+    /// once what was sent behind them was in order.
+    pub(crate) fn refuse(&mut self, start: u64, end: u64) {
+        if start < self.nxt {
+            self.report.duplicate(start, end.min(self.nxt));
+            self.acks.hurry(u32::MAX);
+        }
+        self.acks.now();
+    }
+
     fn queue(&mut self, start: u64, end: u64) {
         let mut fresh = 0;
         self.out_of_order.insert(start, end, |from, to| fresh += to - from);
