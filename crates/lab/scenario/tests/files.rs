@@ -107,7 +107,8 @@ fn round_trip_times_are_the_papers() {
             let wide = cell.spec.path.wide.base_rtt().as_millis_f64();
             // A link layer with slots takes time of its own.
             if path.file_name().unwrap().to_str().unwrap().contains("rlc") {
-                assert!(wide == 49.0 || wide == 45.0, "{}: {wide}", path.display());
+                let is_near = scenario.name == "mec-7-rlc-near" && wide == 0.0;
+                assert!(wide == 49.0 || wide == 45.0 || is_near, "{}: {wide}", path.display());
                 continue;
             }
             if scenario.figure.as_deref() != Some("mec 2") {
