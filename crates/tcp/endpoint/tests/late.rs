@@ -7,6 +7,9 @@ use midspan_units::{Span, Time};
 
 const LENGTH: u32 = 1000;
 
+/// What is acknowledged in order, in packets, the SACK blocks, likewise, and the timestamp echoed.
+type Answer = (u32, Vec<(u32, u32)>, u32);
+
 struct Receiver {
     endpoint: Endpoint,
     now: Time,
@@ -31,8 +34,7 @@ impl Receiver {
         receiver
     }
 
-    /// What is acknowledged in order, in packets, the SACK blocks, likewise, and the timestamp echoed.
-    fn answer(&mut self) -> Option<(u32, Vec<(u32, u32)>, u32)> {
+    fn answer(&mut self) -> Option<Answer> {
         let mut last = None;
         while let Some(transmit) = self.endpoint.poll_transmit(self.now) {
             last = Some(transmit.segment);
@@ -46,7 +48,7 @@ impl Receiver {
     }
 
     /// The packet of this number comes, sent at `stamp` ms.
-    fn packet(&mut self, number: u32, stamp: u32) -> Option<(u32, Vec<(u32, u32)>, u32)> {
+    fn packet(&mut self, number: u32, stamp: u32) -> Option<Answer> {
         self.now += Span::from_millis(1);
         let segment = Segment {
             seq: 1 + number * LENGTH,
