@@ -1,9 +1,13 @@
 //! A receiver, and data whose timestamps are older than what is in order (RFC 7323, 5.3), as those of late originals are
 //! once a retransmission has filled the hole before them.
 
+#[path = "common/syn.rs"]
+mod syn;
+
 use midspan_cc::Control;
 use midspan_tcp::{Config, Endpoint, Segment};
 use midspan_units::{Span, Time};
+use syn::syn;
 
 const LENGTH: u32 = 1000;
 
@@ -17,18 +21,9 @@ struct Receiver {
 
 impl Receiver {
     fn new() -> Receiver {
-        let syn = Segment {
-            syn: true,
-            mss: LENGTH as u16,
-            window: 32_792,
-            window_scale: 10,
-            timestamps: (1, 0),
-            sack_permitted: true,
-            ..Segment::default()
-        };
         let now = Time::ZERO + Span::from_secs(1);
         let control = Control::new("cubic", &midspan_cc::Config::default()).unwrap();
-        let endpoint = Endpoint::accept(Config::default(), control, now, u32::MAX, &syn);
+        let endpoint = Endpoint::accept(Config::default(), control, now, u32::MAX, &syn());
         let mut receiver = Receiver { endpoint, now };
         receiver.answer();
         receiver

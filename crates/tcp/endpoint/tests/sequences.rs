@@ -1,9 +1,13 @@
 //! A sender against a peer that acknowledges by a script: what it sends, and its window, are known of
 //! Linux (google/packetdrill, gtests/net/tcp, which run them against kernels).
 
+#[path = "common/syn.rs"]
+mod syn;
+
 use midspan_cc::{Control, State};
 use midspan_tcp::{Config, Endpoint, Segment};
 use midspan_units::{Rate, Span, Time};
+use syn::syn;
 
 /// Packets of 1000 bytes; the peer's stream is empty.
 struct Sender {
@@ -20,17 +24,8 @@ impl Sender {
             ..midspan_cc::Config::default()
         };
         let control = Control::new("cubic", &cubic).unwrap();
-        let syn = Segment {
-            syn: true,
-            mss: 1000,
-            window: 32_792,
-            window_scale: 10,
-            timestamps: (1, 0),
-            sack_permitted: true,
-            ..Segment::default()
-        };
         let now = Time::ZERO + Span::from_secs(1);
-        let endpoint = Endpoint::accept(config, control, now, u32::MAX, &syn);
+        let endpoint = Endpoint::accept(config, control, now, u32::MAX, &syn());
         let mut sender = Sender { endpoint, now };
         assert_eq!(sender.sent(), [(0, 0)]);
         sender.ack(rtt, 0, &[]);
