@@ -2,14 +2,15 @@
 """Uploads over a radio link: the first of a network, the next, and a neighbour's first.
 
 Uploads over cells of scenarios/radio/never-slower-live.toml, where packets come late, or of in-order-live.toml, where all
-behind them waits; one after the other: two by a client, then one by another client of the same network (/24), of whom the
+behind them waits (in-order-window-live.toml: with a relay whose connections to servers begin with more packets); one after
+the other: two by a client, then one by another client of the same network (/24), of whom the
 relay knows nothing. Each round has a new relay, and the same without a relay beside it.
 
 By iperf3 as it is: what the server has got in ten seconds. Of a number of bytes (`-n`) it tells what the server had when the
-client had written them, which is not all, and less of it through a relay. Or by curl to nginx, 25 MB by the user's clock: from
-when the connection is asked for until the answer that the server gives when it has all.
+client had written them, which is not all, and less of it through a relay. Or by curl to nginx, 25 MiB or another size by the
+user's clock: from when the connection is asked for until the answer that the server gives when it has all.
 
-    tests/field/uploads.py [--tool iperf3|curl] [--over late|in-order] [--rounds N] [--record]
+    tests/field/uploads.py [--tool iperf3|curl [--size KIB]] [--over late|in-order|in-order-window ...] [--rounds N] [--record]
 
 Root; nothing outside the namespaces of `midspan lab shell` is changed. Rounds in which the emulator fell behind do not
 count.
@@ -33,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MIDSPAN = ROOT / "target/release/midspan"
 RELAYS = ["1 ms", "5 ms"]
 LATE = ["none", "0.5 % by 10 ms", "1 % by 10 ms", "0.5 % by 20 ms"]
+CONTROLS = ["cubic", "reno", "bbr", "ms_bbr3"]
 # What the radio link does: the scenario with it, the axis that varies beside the relay's place, and the cells.
 LINKS = {
     "late": (
@@ -40,14 +42,11 @@ LINKS = {
         "late",
         [(relay, late) for relay in RELAYS for late in LATE if (relay, late) != ("5 ms", "none")],
     ),
-    "in-order": (
-        "in-order-live",
-        "control",
-        [(relay, control) for relay in RELAYS for control in ("cubic", "reno", "bbr", "ms_bbr3")],
-    ),
+    "in-order": ("in-order-live", "control", [(relay, control) for relay in RELAYS for control in CONTROLS]),
+    "in-order-window": ("in-order-window-live", "control", [(relay, control) for relay in RELAYS for control in CONTROLS]),
 }
-# Of curl's.
-SIZE = 25 * 1024 * 1024
+# Of curl's, KiB.
+SIZE = 25 * 1024
 PORT = 8080
 # Whose uploads there are, in order.
 UPLOADS = ["first", "its second", "neighbour's"]
@@ -71,40 +70,50 @@ HTTP = """
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tool", choices=TOOLS, default="iperf3")
-    parser.add_argument("--over", choices=LINKS, default="late", help="what the radio link does")
+    parser.add_argument("--over", choices=LINKS, nargs="+", default=["late"], help="what the radio link does")
+    parser.add_argument("--size", type=int, default=SIZE, metavar="KIB", help="what curl sends")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--record", action="store_true", help="keep it in bench/runs/")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        return inside(options.tool)
+        return inside(options.tool, options.size)
     if os.geteuid() != 0:
         sys.exit("uploads: BPF steers, which takes root")
-    scenario, axis, cells = LINKS[options.over]
-    raw, untrusted, failed = [], 0, []
+    raw, untrusted, failed = {over: [] for over in options.over}, 0, []
+    runs = options.rounds * 2 * sum(len(LINKS[over][2]) for over in options.over)
     for number in range(options.rounds):
-        for relay, value in cells:
-            for variant in ("none", "midspan"):
-                name = f"{variant}, relay at {relay}, {axis} {value}, round {number + 1}"
-                point = {"relay": relay, axis: value}
-                goodput, fault = run(options.tool, variant, scenario, point, number + 1)
-                print(f"{name}: {fault or goodput}", flush=True)
-                if not fault:
-                    raw.append({"variant": variant, **point, "goodput_mbps": goodput})
-                elif fault == UNTRUSTED:
-                    untrusted += 1
-                else:
-                    failed.append(f"{name}: {fault}")
-    said = table(options.tool, raw, axis, cells)
-    said.append(f"{untrusted} of {options.rounds * len(cells) * 2} runs were not trusted: the emulator fell behind.")
+        for over in options.over:
+            scenario, axis, cells = LINKS[over]
+            for relay, value in cells:
+                for variant in ("none", "midspan"):
+                    name = f"{over}: {variant}, relay at {relay}, {axis} {value}, round {number + 1}"
+                    point = {"relay": relay, axis: value}
+                    goodput, fault = run(options.tool, options.size, variant, scenario, point, number + 1)
+                    print(f"{name}: {fault or goodput}", flush=True)
+                    if not fault:
+                        raw[over].append({"over": over, "variant": variant, **point, "goodput_mbps": goodput})
+                    elif fault == UNTRUSTED:
+                        untrusted += 1
+                    else:
+                        failed.append(f"{name}: {fault}")
+    what = f"{options.size} KiB by curl" if options.tool == "curl" else "iperf3"
+    said = []
+    for over in options.over:
+        said += [f"uploads of {what}, {over}; Mbit/s, medians; of what there is without a relay"]
+        said += table(raw[over], *LINKS[over][1:])
+    said.append(f"{untrusted} of {runs} runs were not trusted: the emulator fell behind.")
     said += [f"failed: {one}" for one in failed]
     print("\n" + "\n".join(said))
     if options.record:
-        keep("uploads", said, raw, f"-{options.tool}" if options.over == "late" else f"-{options.over}-{options.tool}")
+        # Beside which others it was is in its command.
+        links = "" if options.over == ["late"] else f"-{options.over[-1]}"
+        size = "" if options.size == SIZE else f"-{options.size}-kib"
+        keep("uploads", said, sum(raw.values(), []), f"{links}-{options.tool}{size}")
     return 1 if failed else 0
 
 
-def run(tool, variant, scenario, point, seed):
+def run(tool, size, variant, scenario, point, seed):
     """Goodput of uploads in their order, Mbit/s, and what was wrong, if anything was."""
     command = [MIDSPAN, "lab", "shell", ROOT / f"scenarios/radio/{scenario}.toml", "--variant", variant]
     command += ["--seed", str(seed), "--quiet"]
@@ -114,14 +123,14 @@ def run(tool, variant, scenario, point, seed):
         os.chmod(folder, 0o755)
         http = HTTP.format(folder=folder, port=PORT, answering=PORT + 1)
         serve = nginx(folder, http) if tool == "curl" else "iperf3 -s"
-        command += ["--server", serve, "--", sys.executable, __file__, "--inside", "--tool", tool]
+        command += ["--server", serve, "--", sys.executable, __file__, "--inside", "--tool", tool, "--size", str(size)]
         ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if ran.returncode != 0:
         return None, " ".join((ran.stdout + ran.stderr).split())
     return json.loads(ran.stdout), UNTRUSTED if "do not trust" in ran.stderr else None
 
 
-def inside(tool):
+def inside(tool, size):
     """On the UE, whose second address is the neighbour."""
     server = os.environ["MIDSPAN_SERVER"]
     route = subprocess.check_output(["ip", "-4", "-o", "route", "get", server], text=True)
@@ -132,12 +141,12 @@ def inside(tool):
     for client in (own, own, neighbour):
         # iperf3's server takes one test at a time, and a while to be ready for the next.
         time.sleep(0.5)
-        goodput.append(round(TOOLS[tool](server, client) / 1e6, 2))
+        goodput.append(round(TOOLS[tool](server, client, size) / 1e6, 2))
     print(json.dumps(goodput))
     return 0
 
 
-def by_iperf3(server, client):
+def by_iperf3(server, client, _):
     command = ["iperf3", "-c", server, "-B", client, "-J"]
     told = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
     if "error" in told:
@@ -145,23 +154,22 @@ def by_iperf3(server, client):
     return told["end"]["sum_received"]["bits_per_second"]
 
 
-def by_curl(server, client):
+def by_curl(server, client, size):
     with tempfile.NamedTemporaryFile() as file:
-        file.truncate(SIZE)
+        file.truncate(size * 1024)
         command = ["curl", "--silent", "--show-error", "--fail", "--interface", client, "--upload-file", file.name]
         command += ["--write-out", "%{time_total}", f"http://{server}:{PORT}/"]
         told = subprocess.run(command, capture_output=True, text=True)
     if told.returncode != 0:
         sys.exit(told.stderr)
-    return SIZE * 8 / float(told.stdout)
+    return size * 1024 * 8 / float(told.stdout)
 
 
 TOOLS = {"iperf3": by_iperf3, "curl": by_curl}
 
 
-def table(tool, raw, axis, cells):
+def table(raw, axis, cells):
     said = [
-        f"uploads by {tool}, Mbit/s, medians; of what there is without a relay",
         f"{'relay':6} {axis:15} {'no relay':>9}  " + "  ".join(f"{name:>15}" for name in UPLOADS),
     ]
     for relay, value in cells:

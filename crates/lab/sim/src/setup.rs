@@ -86,7 +86,11 @@ pub(crate) fn of_server_leg(
 ) -> Result<Setup, Error> {
     let leg = &relay.server_leg;
     let control = leg.congestion_control.as_deref().unwrap_or(&spec.congestion_control);
-    of_leg(host, leg, controls.named(control)?, spec, controls)
+    let mut setup = of_leg(host, leg, controls.named(control)?, spec, controls)?;
+    if let Some(packets) = leg.initial_window {
+        setup.config.initcwnd = packets;
+    }
+    Ok(setup)
 }
 
 fn of_leg(

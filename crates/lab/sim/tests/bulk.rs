@@ -145,6 +145,19 @@ fn the_seed_decides_everything() {
     assert_ne!(measure(&spec, Variant::Midspan, 8), first);
 }
 
+/// Of 40 packets 30 wait for the first ten's acknowledgement, and ten for theirs, unless all may go at once.
+#[test]
+fn a_relay_begins_towards_servers_with_the_window_that_is_set() {
+    let took = |window| {
+        let workload = "kind = 'transfer'\ndirection = 'upload'\nsize = '57 KB'\ncount = 1";
+        let mut spec = cell("", "cubic", workload);
+        spec.relay.server_leg.initial_window = window;
+        measure(&spec, Variant::Midspan, 1).transfers()[0].received_s
+    };
+    let saved = took(None) - took(Some(40));
+    assert!((saved - 2.0 * 0.049).abs() < 0.01, "{saved}");
+}
+
 #[test]
 fn a_transfer_takes_the_round_trips_that_it_needs() {
     let transfer = |size: &str, direction: &str| {

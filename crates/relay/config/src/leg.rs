@@ -48,8 +48,8 @@ pub struct LegConfig {
     /// The code point (RFC 2474) of packets sent on this leg.
     #[serde(default, skip_serializing_if = "Dscp::is_copied")]
     pub dscp: Dscp,
-    /// On the client's leg: the initial window (RFC 6928) in packets of a connection whose client has no other that is busy.
-    /// Absent: the route's, or the kernel's.
+    /// The initial window (RFC 6928) in packets: of a connection to a server, or of one to a client that has no other that
+    /// is busy. Absent: the route's, or the kernel's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
     /// On the client's leg: the same of one beside others that are busy, if it would not be smaller anyway. Absent:
@@ -75,7 +75,6 @@ impl LegConfig {
     /// What only the client's leg can have, if it is there: the key.
     pub fn of_clients_alone(&self) -> Option<&'static str> {
         let keys = [
-            ("initial_window", self.initial_window.is_some()),
             ("initial_window_beside", self.initial_window_beside.is_some()),
             ("rto_min", self.rto_min.is_some()),
         ];

@@ -1,5 +1,4 @@
-//! What the client's leg has that no option of a socket gives: initial windows, by BPF, and a least retransmission
-//! timeout that is longer than Linux's. Without either it has the kernel's.
+//! What the client's leg has that no option of a socket gives: a least retransmission timeout that is longer than Linux's.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
@@ -8,8 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use midspan_config::Config;
-use midspan_split::{FirstWindows, defaults};
-use midspan_steer::FirstWindow;
+use midspan_split::defaults;
 use midspan_sys::sysctl;
 use midspan_units::Span;
 
@@ -21,26 +19,6 @@ const LINUX: Span = Span::from_millis(200);
 const TURN: &[u8] = b"midspan-rto-min";
 /// How long one waits for its turn, in which others make their listeners.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What sets initial windows, if they are not to be the kernel's and it may be had.
-pub fn first_window(config: &Config) -> Option<FirstWindow> {
-    let leg = &config.client_leg;
-    let windows = leg.first_windows(!config.clients.is_empty());
-    if windows == (FirstWindows { alone: None, beside: FirstWindows::MOST }) {
-        return None;
-    }
-    match FirstWindow::attach() {
-        Ok(program) => Some(program),
-        Err(error) => {
-            let is_asked_for = leg.initial_window.or(leg.initial_window_beside).is_some();
-            match is_asked_for {
-                true => tracing::warn!("{error}: the kernel's hold"),
-                false => tracing::info!("{error}: the kernel's hold"),
-            }
-            None
-        }
-    }
-}
 
 /// Has listeners that are made meanwhile give the client's legs the least retransmission timeout of the configuration,
 /// as long as this lives. So does any other socket that somebody makes in this network namespace in that moment.

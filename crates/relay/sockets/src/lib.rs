@@ -7,6 +7,7 @@ mod accept;
 mod client_leg;
 mod connect;
 mod family;
+mod first_window;
 mod leg_stats;
 mod listener;
 mod options;
@@ -14,11 +15,12 @@ mod registered_controls;
 mod syn_options;
 
 pub use accept::{Connection, NotAccepted, accept, address_of, waiting};
-pub use client_leg::{LeastTimeout, first_window};
+pub use client_leg::LeastTimeout;
 pub use connect::{
     begin_connect, bind_as, connect, connect_with_data_of, end_handshake, is_former, open,
 };
 pub use family::Family;
+pub use first_window::first_window;
 pub use leg_stats::leg_stats;
 pub use listener::{ListenAddress, Listener, listen, reconfigure};
 pub use options::{mark, probe};

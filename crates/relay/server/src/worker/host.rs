@@ -77,6 +77,21 @@ impl LiveHost {
             tracing::debug!(%error, "a server's marking is not copied");
         }
     }
+
+    /// Has a server leg begin with the window of the configuration, if that has one. It is told before anything is sent there.
+    fn set_server_window(&self, flow: &LiveFlow) {
+        let wanted = self.settings.config.server_leg.initial_window;
+        let (Some(program), Some(packets)) = (&self.context.first_window, wanted) else { return };
+        let leg = flow.fd(Leg::Server);
+        let set = midspan_sys::socket::tcp_info(leg).and_then(|info| match info.snd_cwnd {
+            // Its SYN was lost (RFC 6928, section 2).
+            1 => Ok(()),
+            _ => program.set(leg, packets),
+        });
+        if let Err(error) = set {
+            tracing::debug!(%error, "a server leg's initial window is the kernel's");
+        }
+    }
 }
 
 impl Host for LiveHost {
@@ -99,6 +114,7 @@ impl Host for LiveHost {
 
     fn connected(&mut self, _: Key, flow: &mut LiveFlow) -> Result<(), Option<Failure>> {
         self.copy_marking(flow);
+        self.set_server_window(flow);
         flow.connected(self.now)
     }
 

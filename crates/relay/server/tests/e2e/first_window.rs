@@ -1,4 +1,4 @@
-//! What connections to clients begin with: how many packets at once, and their least retransmission timeout.
+//! What connections begin with: how many packets at once, and the least retransmission timeout of those to clients.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
@@ -28,13 +28,25 @@ fn client_leg(world: &World, client: SocketAddr) -> TcpSocket {
     sockets.into_iter().find(|socket| socket.remote == client).unwrap()
 }
 
-/// Has the client of this port acknowledge nothing any more, as if the way there was long.
-fn hush(client: &Netns, port: u16) {
+/// Has the end of a connection acknowledge nothing any more, as if the way there was long: what it sends with this port as
+/// its own (`sport`) or as the other's (`dport`).
+fn hush(end: &Netns, whose: &str, port: u16) {
     let rules = format!(
         "add table inet h; add chain inet h o {{ type filter hook output priority 0; }};
-         add rule inet h o tcp sport {port} drop"
+         add rule inet h o tcp {whose} {port} drop"
     );
-    assert!(client.apply(Command::new("nft").arg(rules)).status().unwrap().success());
+    assert!(end.apply(Command::new("nft").arg(rules)).status().unwrap().success());
+}
+
+/// How many packets are on the way on a leg that has more to send and is not answered.
+fn flight(leg: impl Fn() -> TcpSocket) -> u32 {
+    loop {
+        let info = leg().info;
+        if info.unacked >= info.snd_cwnd {
+            return info.snd_cwnd;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// With how many packets a new connection to a client begins: what is on the way when the answer is longer, and nothing
@@ -43,15 +55,22 @@ fn first_flight(world: &World, listener: &TcpListener, address: SocketAddr) -> u
     let near = world.connect(address).unwrap();
     let (mut far, _) = listener.accept().unwrap();
     let from = near.local_addr().unwrap();
-    hush(&world.client, from.port());
+    hush(&world.client, "sport", from.port());
     far.write_all(&[7; ANSWER]).unwrap();
-    loop {
-        let info = client_leg(world, from).info;
-        if info.unacked >= info.snd_cwnd {
-            return info.snd_cwnd;
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
+    flight(|| client_leg(world, from))
+}
+
+/// The same of a connection to a server.
+fn first_flight_up(world: &World, listener: &TcpListener, address: SocketAddr) -> u32 {
+    let mut near = world.connect(address).unwrap();
+    let (_far, from) = listener.accept().unwrap();
+    hush(&world.server, "dport", from.port());
+    near.write_all(&[7; ANSWER]).unwrap();
+    flight(|| {
+        let sockets = world.relay.run(tcp_sockets).unwrap().unwrap();
+        let of = |socket: &TcpSocket| (socket.local, socket.remote) == (from, address);
+        sockets.into_iter().find(of).unwrap()
+    })
 }
 
 /// Keeps a connection of the client's busy meanwhile.
@@ -153,6 +172,27 @@ fn beside_busy_connections_on_a_fast_link_a_client_is_sent_as_much() {
     let seen: Vec<_> = seen.collect();
     let even = |seen: &Option<(u32, u32)>| seen.is_none_or(|(alone, beside)| alone == beside);
     assert!(seen.iter().any(even), "{seen:?}");
+}
+
+#[test]
+fn a_server_is_sent_as_much_at_once_as_is_set() {
+    for server in SERVER {
+        let Some(world) = World::new() else { return };
+        if !is_possible(&world) {
+            return;
+        }
+        let (listener, address) = world.listen(server);
+        for handshake in [EARLY, "handshake = \"confirmed\"\n"] {
+            let flight = |settings: &str| {
+                let _relay = start(&world, &format!("{handshake}{settings}"))?;
+                Some(first_flight_up(&world, &listener, address))
+            };
+            let Some(kernels) = flight("") else { return };
+            assert_eq!(kernels, 10, "{server} {handshake}");
+            let set = flight("[server_leg]\ninitial_window = 20\n");
+            assert_eq!(set, Some(20), "{server} {handshake}");
+        }
+    }
 }
 
 #[test]
