@@ -78,6 +78,8 @@ def main():
     options = parser.parse_args()
     if options.inside:
         return inside(options.tool, options.size)
+    if options.size != SIZE and options.tool != "curl":
+        parser.error("--size is for curl: iperf3 sends for ten seconds")
     if os.geteuid() != 0:
         sys.exit("uploads: BPF steers, which takes root")
     raw, untrusted, failed = {over: [] for over in options.over}, 0, []
@@ -106,8 +108,7 @@ def main():
     said += [f"failed: {one}" for one in failed]
     print("\n" + "\n".join(said))
     if options.record:
-        # Beside which others it was is in its command.
-        links = "" if options.over == ["late"] else f"-{options.over[-1]}"
+        links = "" if options.over == ["late"] else "-" + "-".join(options.over)
         size = "" if options.size == SIZE else f"-{options.size}-kib"
         keep("uploads", said, sum(raw.values(), []), f"{links}-{options.tool}{size}")
     return 1 if failed else 0
