@@ -8,9 +8,11 @@ relay knows nothing. Each round has a new relay, and the same without a relay be
 
 By iperf3 as it is: what the server has got in ten seconds. Of a number of bytes (`-n`) it tells what the server had when the
 client had written them, which is not all, and less of it through a relay. Or by curl to nginx, 25 MiB or another size by the
-user's clock: from when the connection is asked for until the answer that the server gives when it has all.
+user's clock: from when the connection is asked for until the answer that the server gives when it has all. With --down the
+same the other way: what the client has got in ten seconds, or of a file.
 
-    tests/field/uploads.py [--tool iperf3|curl [--size KIB]] [--over late|in-order|in-order-window ...] [--rounds N] [--record]
+    tests/field/uploads.py [--tool iperf3|curl [--size KIB]] [--down] [--over late|in-order|in-order-window ...] [--rounds N]
+        [--record]
 
 Root; nothing outside the namespaces of `midspan lab shell` is changed. Rounds in which the emulator fell behind do not
 count.
@@ -62,7 +64,11 @@ HTTP = """
   fastcgi_temp_path {folder}/fastcgi;
   uwsgi_temp_path {folder}/uwsgi;
   scgi_temp_path {folder}/scgi;
-  server {{ listen {port}; location / {{ proxy_pass http://127.0.0.1:{answering}; }} }}
+  server {{
+    listen {port};
+    location / {{ proxy_pass http://127.0.0.1:{answering}; }}
+    location = /file {{ root {folder}; }}
+  }}
   server {{ listen 127.0.0.1:{answering}; location / {{ return 200; }} }}
 """
 
@@ -71,13 +77,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tool", choices=TOOLS, default="iperf3")
     parser.add_argument("--over", choices=LINKS, nargs="+", default=["late"], help="what the radio link does")
-    parser.add_argument("--size", type=int, default=SIZE, metavar="KIB", help="what curl sends")
+    parser.add_argument("--size", type=int, default=SIZE, metavar="KIB", help="what curl sends, or gets")
+    parser.add_argument("--down", action="store_true", help="downloads")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--record", action="store_true", help="keep it in bench/runs/")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        return inside(options.tool, options.size)
+        return inside(options)
     if options.size != SIZE and options.tool != "curl":
         parser.error("--size is for curl: iperf3 sends for ten seconds")
     if os.geteuid() != 0:
@@ -91,7 +98,7 @@ def main():
                 for variant in ("none", "midspan"):
                     name = f"{over}: {variant}, relay at {relay}, {axis} {value}, round {number + 1}"
                     point = {"relay": relay, axis: value}
-                    goodput, fault = run(options.tool, options.size, variant, scenario, point, number + 1)
+                    goodput, fault = run(options, variant, scenario, point, number + 1)
                     print(f"{name}: {fault or goodput}", flush=True)
                     if not fault:
                         raw[over].append({"over": over, "variant": variant, **point, "goodput_mbps": goodput})
@@ -100,22 +107,23 @@ def main():
                     else:
                         failed.append(f"{name}: {fault}")
     what = f"{options.size} KiB by curl" if options.tool == "curl" else "iperf3"
+    direction = "downloads" if options.down else "uploads"
     said = []
     for over in options.over:
-        said += [f"uploads of {what}, {over}; Mbit/s, medians; of what there is without a relay"]
+        said += [f"{direction} of {what}, {over}; Mbit/s, medians; of what there is without a relay"]
         said += table(raw[over], *LINKS[over][1:])
     said.append(f"{untrusted} of {runs} runs were not trusted: the emulator fell behind.")
     said += [f"failed: {one}" for one in failed]
     print("\n" + "\n".join(said))
     if options.record:
-        links = "" if options.over == ["late"] else "-" + "-".join(options.over)
+        links = "-down" * options.down + ("" if options.over == ["late"] else "-" + "-".join(options.over))
         size = "" if options.size == SIZE else f"-{options.size}-kib"
         keep("uploads", said, sum(raw.values(), []), f"{links}-{options.tool}{size}")
     return 1 if failed else 0
 
 
-def run(tool, size, variant, scenario, point, seed):
-    """Goodput of uploads in their order, Mbit/s, and what was wrong, if anything was."""
+def run(options, variant, scenario, point, seed):
+    """Goodput of transfers in their order, Mbit/s, and what was wrong, if anything was."""
     command = [MIDSPAN, "lab", "shell", ROOT / f"scenarios/radio/{scenario}.toml", "--variant", variant]
     command += ["--seed", str(seed), "--quiet"]
     for axis, value in point.items():
@@ -123,15 +131,19 @@ def run(tool, size, variant, scenario, point, seed):
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         http = HTTP.format(folder=folder, port=PORT, answering=PORT + 1)
-        serve = nginx(folder, http) if tool == "curl" else "iperf3 -s"
-        command += ["--server", serve, "--", sys.executable, __file__, "--inside", "--tool", tool, "--size", str(size)]
+        served = Path(folder, "file")
+        served.touch()
+        os.truncate(served, options.size * 1024)
+        serve = nginx(folder, http) if options.tool == "curl" else "iperf3 -s"
+        command += ["--server", serve, "--", sys.executable, __file__, "--inside", "--tool", options.tool]
+        command += ["--size", str(options.size)] + ["--down"] * options.down
         ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     if ran.returncode != 0:
         return None, " ".join((ran.stdout + ran.stderr).split())
     return json.loads(ran.stdout), UNTRUSTED if "do not trust" in ran.stderr else None
 
 
-def inside(tool, size):
+def inside(options):
     """On the UE, whose second address is the neighbour."""
     server = os.environ["MIDSPAN_SERVER"]
     route = subprocess.check_output(["ip", "-4", "-o", "route", "get", server], text=True)
@@ -142,28 +154,32 @@ def inside(tool, size):
     for client in (own, own, neighbour):
         # iperf3's server takes one test at a time, and a while to be ready for the next.
         time.sleep(0.5)
-        goodput.append(round(TOOLS[tool](server, client, size) / 1e6, 2))
+        goodput.append(round(TOOLS[options.tool](server, client, options) / 1e6, 2))
     print(json.dumps(goodput))
     return 0
 
 
-def by_iperf3(server, client, _):
-    command = ["iperf3", "-c", server, "-B", client, "-J"]
+def by_iperf3(server, client, options):
+    command = ["iperf3", "-c", server, "-B", client, "-J"] + ["--reverse"] * options.down
     told = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
     if "error" in told:
         sys.exit(f"iperf3: {told['error']}")
     return told["end"]["sum_received"]["bits_per_second"]
 
 
-def by_curl(server, client, size):
+def by_curl(server, client, options):
+    size = options.size * 1024
     with tempfile.NamedTemporaryFile() as file:
-        file.truncate(size * 1024)
-        command = ["curl", "--silent", "--show-error", "--fail", "--interface", client, "--upload-file", file.name]
-        command += ["--write-out", "%{time_total}", f"http://{server}:{PORT}/"]
+        command = ["curl", "--silent", "--show-error", "--fail", "--interface", client, "--write-out", "%{stderr}%{time_total}"]
+        if options.down:
+            command += ["--output", file.name, f"http://{server}:{PORT}/file"]
+        else:
+            file.truncate(size)
+            command += ["--upload-file", file.name, f"http://{server}:{PORT}/"]
         told = subprocess.run(command, capture_output=True, text=True)
-    if told.returncode != 0:
-        sys.exit(told.stderr)
-    return size * 1024 * 8 / float(told.stdout)
+        if told.returncode != 0 or os.path.getsize(file.name) != size:
+            sys.exit(told.stderr)
+    return size * 8 / float(told.stderr)
 
 
 TOOLS = {"iperf3": by_iperf3, "curl": by_curl}

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use midspan_split::{
     Action, Cause, ClientLink, CopyMode, Failure, FirstWindows, Leg, LegInfo, Legs, Outcome,
-    PerLeg, Read, Readiness, Write,
+    PerLeg, Read, Readiness, Shown, Write,
 };
 use midspan_tcp::{Endpoint, Stage};
+use midspan_units::Rate;
 
-use crate::socket::{Socket, SocketId, User};
+use crate::socket::{Acquaintance, Socket, SocketId, User};
 use crate::splitter::Splitter;
 use crate::world::World;
 
@@ -27,7 +28,7 @@ pub(crate) fn turn(world: &mut World, number: usize) {
     let Splitter { mut pump, legs, first, ref link, .. } = world.flows[number];
     let link = link.clone();
     let now = world.now;
-    let mut ends = Endpoints { world, legs, first, link };
+    let mut ends = Endpoints { world, number, legs, first, link };
     for leg in Leg::BOTH {
         let Some(readiness) = ends.readiness(leg) else { continue };
         if pump.event(leg, readiness, &mut ends) == Outcome::Refused {
@@ -52,9 +53,40 @@ pub(crate) fn turn(world: &mut World, number: usize) {
         world.flush(id);
     }
     if abort.is_some() {
+        remember_server(world, number);
         world.flows[number].over = true;
         world.flows[number].link = None;
     }
+}
+
+/// Takes in what a flow that is over has shown of the way to its server.
+fn remember_server(world: &mut World, number: usize) {
+    let Splitter { legs, server_window, remembers_server, .. } = world.flows[number];
+    let Some(leg) = legs.server.filter(|_| remembers_server) else { return };
+    let server = acquaintance(world, leg);
+    let Some((server, endpoint)) = server.zip(endpoint(world, number, Leg::Server)) else { return };
+    if endpoint.written() < Shown::LEAST {
+        return;
+    }
+    let info = endpoint.info();
+    let packets = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let shown = Shown {
+        began: server_window,
+        window: info.cwnd,
+        sent: packets(info.data_segments),
+        lost: packets(info.retransmissions).saturating_sub(info.dsacks),
+        rate: Rate::of(info.bytes_acked, info.busy),
+        round_trip: info.min_rtt,
+        packet: info.mss,
+    };
+    world.server_paths.over(server, world.now, shown);
+}
+
+/// What a host's memory of a leg's peer is found by.
+fn acquaintance(world: &World, leg: SocketId) -> Option<Acquaintance> {
+    let socket = world.sockets.get(leg)?.as_ref()?;
+    let peer = world.sockets.get(socket.peer)?.as_ref()?;
+    Some((socket.host, peer.host, socket.ue))
 }
 
 /// Of a shared buffer the window of each leg is what is left when all is counted that came in there and
@@ -104,6 +136,7 @@ fn connect_onward(world: &mut World, number: usize) {
 /// A flow's endpoints. Nothing is held between them but a number of bytes.
 struct Endpoints<'a> {
     world: &'a mut World,
+    number: usize,
     legs: PerLeg<Option<SocketId>>,
     first: FirstWindows,
     link: Option<Arc<ClientLink>>,
@@ -114,8 +147,29 @@ impl Endpoints<'_> {
         self.world.sockets[self.legs[leg]?].as_mut().and_then(Socket::endpoint_mut)
     }
 
-    /// The client is written to: with the first bytes it is settled how many packets of them go out at once.
-    fn begin(&mut self) {
+    /// A leg is written to: with the first bytes it is settled how many packets of them go out at once.
+    fn begin(&mut self, leg: Leg) {
+        match leg {
+            Leg::Client => self.begin_client_leg(),
+            Leg::Server => _ = self.begin_server_leg(),
+        }
+    }
+
+    fn begin_server_leg(&mut self) -> Option<()> {
+        let (now, number) = (self.world.now, self.number);
+        if !self.world.flows[number].remembers_server {
+            return None;
+        }
+        let leg = self.endpoint(Leg::Server).filter(|leg| leg.written() == 0)?;
+        let (handshake, kernel) = (leg.info().rtt, leg.cwnd());
+        let server = acquaintance(self.world, self.legs.server?)?;
+        let packets = self.world.server_paths.first(&server, now, handshake, kernel)?;
+        self.endpoint(Leg::Server)?.set_first_window(packets);
+        self.world.flows[number].server_window = Some(packets);
+        Some(())
+    }
+
+    fn begin_client_leg(&mut self) {
         let (now, first) = (self.world.now, self.first);
         let Some(link) = self.link.clone() else { return };
         if let Some(client) = self.endpoint(Leg::Client).filter(|client| client.written() == 0) {
@@ -152,9 +206,7 @@ impl Legs for Endpoints<'_> {
     }
 
     fn write(&mut self, to: Leg, held: u64, _: bool) -> Write {
-        if to == Leg::Client {
-            self.begin();
-        }
+        self.begin(to);
         let bytes = self.endpoint(to).map_or(0, |sink| sink.write(held));
         if let (Leg::Client, Some(link)) = (to, &self.link) {
             link.write(self.world.now, bytes);

@@ -239,6 +239,7 @@ impl Run<'_> {
                 server_leg,
                 to,
                 relay.first_windows(&hosts.mec),
+                relay.server_leg.initial_window.is_none(),
             ));
             if relay.shared.is_some() {
                 self.world.flows[flow].share(buffer, mss);

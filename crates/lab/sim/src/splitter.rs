@@ -20,6 +20,10 @@ pub(crate) struct Splitter {
     pub(crate) first: FirstWindows,
     /// What the relay knows of its client's link; from when it is connected until it is over.
     pub(crate) link: Option<Arc<ClientLink>>,
+    /// What its server leg was made to begin with; none if that is its host's.
+    pub(crate) server_window: Option<u32>,
+    /// Whether what earlier connections to the server have shown decides of that.
+    pub(crate) remembers_server: bool,
     /// Whatever it held is given up.
     pub(crate) over: bool,
 }
@@ -31,6 +35,7 @@ impl Splitter {
         server_leg: Setup,
         server: (Setup, User),
         first: FirstWindows,
+        remembers_server: bool,
     ) -> Splitter {
         Splitter {
             pump: Pump::new(ahead),
@@ -39,6 +44,8 @@ impl Splitter {
             windows: None,
             first,
             link: None,
+            server_window: None,
+            remembers_server,
             over: false,
         }
     }

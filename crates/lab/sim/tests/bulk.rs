@@ -158,6 +158,24 @@ fn a_relay_begins_towards_servers_with_the_window_that_is_set() {
     assert!((saved - 2.0 * 0.049).abs() < 0.01, "{saved}");
 }
 
+/// Twice as much to begin with spares a round trip, and that again another one.
+#[test]
+fn a_relay_remembers_what_the_way_to_a_server_has_taken() {
+    let took = |window| {
+        let workload = "kind = 'transfer'\ndirection = 'upload'\nsize = '1 MB'\ncount = 4";
+        let mut spec = cell("", "cubic", workload);
+        spec.relay.server_leg.initial_window = window;
+        let measured = measure(&spec, Variant::Midspan, 1);
+        measured.transfers().iter().map(|transfer| transfer.received_s).collect::<Vec<_>>()
+    };
+    let saved: Vec<f64> = took(Some(10)).iter().zip(took(None)).map(|(k, r)| k - r).collect();
+    let round_trips = saved.iter().map(|saved| saved / 0.049).collect::<Vec<_>>();
+    assert!(round_trips[0].abs() < 0.01, "{round_trips:?}");
+    assert!((round_trips[1] - 1.0).abs() < 0.2, "{round_trips:?}");
+    assert!(round_trips[2] > 1.5, "{round_trips:?}");
+    assert!(round_trips[3] >= round_trips[2], "{round_trips:?}");
+}
+
 #[test]
 fn a_transfer_takes_the_round_trips_that_it_needs() {
     let transfer = |size: &str, direction: &str| {

@@ -1,6 +1,5 @@
 //! What of a configuration may change while the relay runs.
 
-use midspan_split::FirstWindows;
 use toml::Value;
 
 use super::{Config, ConfigError};
@@ -61,20 +60,9 @@ impl Config {
             key if key.starts_with("policy.confirm_") && !self.confirms() => {
                 Err("cannot begin while the relay runs, if no connection was confirmed before")
             }
-            // The program that sets them is loaded at the start.
-            key if key.contains(".initial_window") && !self.sets_initial_windows() => Err(
-                "cannot begin while the relay runs, if all initial windows were the kernel's before",
-            ),
             "client_leg.dscp" | "client_leg.rto_min" => Err("cannot change while the relay runs"),
             _ => Ok(()),
         }
-    }
-
-    /// Whether connections may begin with other windows than the kernel's.
-    pub fn sets_initial_windows(&self) -> bool {
-        let to_clients = self.client_leg.first_windows(!self.clients.is_empty());
-        let as_kernel = FirstWindows { alone: None, beside: FirstWindows::MOST };
-        to_clients != as_kernel || self.server_leg.initial_window.is_some()
     }
 
     fn listens(&self) -> Vec<core::net::SocketAddr> {
@@ -175,11 +163,6 @@ mod tests {
             ("[admin]", "", "`admin.socket`"),
             ("", "[log]\naddresses = \"plain\"", "`log.addresses`"),
             ("[client_leg]\nsend_buffer = \"1 MiB\"", "", "`client_leg.send_buffer`"),
-            (
-                "[client_leg]\ninitial_window_beside = 1000",
-                "[client_leg]\ninitial_window_beside = 1000\n[server_leg]\ninitial_window = 20",
-                "`server_leg.initial_window`",
-            ),
             (
                 "[[forward]]\nlisten = \"0.0.0.0:80\"\nto = \"a:1\"",
                 "[[forward]]\nlisten = \"0.0.0.0:81\"\nto = \"a:1\"",

@@ -48,8 +48,9 @@ pub struct LegConfig {
     /// The code point (RFC 2474) of packets sent on this leg.
     #[serde(default, skip_serializing_if = "Dscp::is_copied")]
     pub dscp: Dscp,
-    /// The initial window (RFC 6928) in packets: of a connection to a server, or of one to a client that has no other that
-    /// is busy. Absent: the route's, or the kernel's.
+    /// The initial window (RFC 6928) in packets: of every connection to a server, or of one to a client that has no other
+    /// that is busy. Absent: the route's, or the kernel's; to a server more, where earlier connections have shown that the
+    /// way takes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
     /// On the client's leg: the same of one beside others that are busy, if it would not be smaller anyway. Absent:

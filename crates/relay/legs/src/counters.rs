@@ -82,6 +82,8 @@ counters! {
     doubts,
     /// Connects that waited for the client's port, which a former connection to the server still had.
     port_waits,
+    /// Connections to servers that began with more packets than the kernel's, as earlier ones had shown the way to take them.
+    wider_windows,
     /// Flows whose client reset, or whose client leg failed; the server was reset.
     reset_by_client,
     /// Flows whose server reset, or whose server leg failed; the client was reset.

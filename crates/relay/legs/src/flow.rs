@@ -37,6 +37,8 @@ pub struct LiveFlow {
     others: Others,
     /// Code point of the client's SYN, which connections to the server have too.
     pub dscp: u8,
+    /// What its connection to the server was made to begin with, in packets; none if that is left to the kernel.
+    pub server_window: Option<u32>,
     /// What the server is sent before what the client sends, until it is connected.
     preface: Option<Box<[u8]>>,
     /// What is known of its client's link, from all flows.
@@ -163,7 +165,18 @@ impl LiveFlow {
         link: Arc<ClientLink>,
     ) -> Self {
         let buffers = PerLeg { client: RelayBuffer::Empty, server: RelayBuffer::Empty };
-        LiveFlow { sockets, buffers, metadata, others, dscp, preface, link, begun: false }
+        let server_window = None;
+        LiveFlow {
+            sockets,
+            buffers,
+            metadata,
+            others,
+            dscp,
+            server_window,
+            preface,
+            link,
+            begun: false,
+        }
     }
 
     /// The next server to try.

@@ -3,11 +3,8 @@
 use midspan_config::Config;
 use midspan_steer::FirstWindow;
 
-/// What sets initial windows, if they are not to be the kernel's and it may be had.
+/// What sets initial windows, if it may be had.
 pub fn first_window(config: &Config) -> Option<FirstWindow> {
-    if !config.sets_initial_windows() {
-        return None;
-    }
     match FirstWindow::attach() {
         Ok(program) => Some(program),
         Err(error) => {

@@ -1,10 +1,10 @@
-use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::first_window::ClientLink;
+use crate::parts::Parts;
 
 /// How many flows are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +44,7 @@ pub struct Admission<C> {
     limit: AtomicU32,
     limit_per_client: AtomicU32,
     flows: AtomicU32,
-    hasher: RandomState,
-    parts: [Mutex<HashMap<C, Open>>; PARTS],
+    clients: Parts<C, Open>,
 }
 
 /// What a client has open, and what is known of its link; of one that has nothing open, too, for as long as its place is not
@@ -56,22 +55,17 @@ struct Open {
     link: Arc<ClientLink>,
 }
 
-/// So many that workers seldom meet in one.
-const PARTS: usize = 64;
-
 impl<C: Copy + Eq + Hash> Admission<C> {
     /// Clients at one time for which memory is taken at the start.
     pub const ROOM: u32 = 1 << 16;
 
     /// Nobody has a flow.
     pub fn new(limits: Limits) -> Self {
-        let room = (limits.flows.min(Self::ROOM) as usize).div_ceil(PARTS);
         Admission {
             limit: AtomicU32::new(limits.flows),
             limit_per_client: AtomicU32::new(limits.flows_per_client),
             flows: AtomicU32::new(0),
-            hasher: RandomState::new(),
-            parts: std::array::from_fn(|_| Mutex::new(HashMap::with_capacity(room))),
+            clients: Parts::with_capacity(limits.flows.min(Self::ROOM) as usize),
         }
     }
 
@@ -83,10 +77,12 @@ impl<C: Copy + Eq + Hash> Admission<C> {
 
     /// All clients that have flows open, each as it was at some moment of the call.
     pub fn clients(&self) -> Vec<C> {
-        let open = |part: &HashMap<C, Open>| -> Vec<C> {
-            part.iter().filter(|(_, open)| open.flows > 0).map(|(client, _)| *client).collect()
-        };
-        self.parts.iter().flat_map(|part| open(&lock(part))).collect()
+        let mut clients = Vec::new();
+        for part in self.clients.all() {
+            let open = part.iter().filter(|(_, open)| open.flows > 0);
+            clients.extend(open.map(|(client, _)| *client));
+        }
+        clients
     }
 
     /// Takes a new flow of `client` into account, and says whether the client may have no more now. Every flow admitted must
@@ -105,7 +101,7 @@ impl<C: Copy + Eq + Hash> Admission<C> {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
             .map_err(|_| Refusal::TooManyFlows)?;
         let most = self.limit_per_client.load(Ordering::Relaxed);
-        let mut part = self.part(&client);
+        let mut part = self.clients.of(&client);
         if part.get(&client).map_or(0, |open| open.flows) >= most {
             self.flows.fetch_sub(1, Ordering::Relaxed);
             return Err(Refusal::TooManyOfClient);
@@ -121,7 +117,7 @@ impl<C: Copy + Eq + Hash> Admission<C> {
     /// A flow of `client` is over: says whether the client could have had no more until now. Without effect if none was
     /// admitted.
     pub fn release(&self, client: C) -> bool {
-        let mut part = self.part(&client);
+        let mut part = self.clients.of(&client);
         let Some(open) = part.get_mut(&client).filter(|open| open.flows > 0) else { return false };
         let was_full = open.flows >= self.limit_per_client.load(Ordering::Relaxed);
         open.flows -= 1;
@@ -146,24 +142,15 @@ impl<C: Copy + Eq + Hash> Admission<C> {
 
     /// Whether a client has as many flows as it may.
     pub fn is_full(&self, client: &C) -> bool {
-        let open = self.part(client).get(client).map_or(0, |open| open.flows);
+        let open = self.clients.of(client).get(client).map_or(0, |open| open.flows);
         open >= self.limit_per_client.load(Ordering::Relaxed)
     }
 
     /// What is known of a client's link, which its flows share and keep up to date; nothing, and nobody's, if it has none
     /// open and is not remembered.
     pub fn link(&self, client: &C) -> Arc<ClientLink> {
-        self.part(client).get(client).map(|open| open.link.clone()).unwrap_or_default()
+        self.clients.of(client).get(client).map(|open| open.link.clone()).unwrap_or_default()
     }
-
-    /// That part of the clients to which this one belongs.
-    fn part(&self, client: &C) -> MutexGuard<'_, HashMap<C, Open>> {
-        lock(&self.parts[self.hasher.hash_one(client) as usize % PARTS])
-    }
-}
-
-fn lock<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
-    part.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What each of the workers offers to take of the `room` that is left of `limit` flows: a like part, as what is offered

@@ -24,9 +24,11 @@ mod heartbeat;
 mod idle;
 mod leg;
 mod linger;
+mod parts;
 pub mod proxy_protocol;
 mod pump;
 mod read_ahead;
+mod server_path;
 mod slab;
 mod stream;
 mod timers;
@@ -50,6 +52,7 @@ pub use pump::{
     Action, CountedEvent, Failure, LegInfo, Legs, Outcome, Pump, Read, Readiness, Write,
 };
 pub use read_ahead::ReadAhead;
+pub use server_path::{ServerPaths, Shown};
 pub use slab::{Key, Slab};
 pub use stream::Watermarks;
 pub use timers::Timer;

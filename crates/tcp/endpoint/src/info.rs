@@ -4,6 +4,8 @@ use midspan_units::{Rate, Span};
 /// What `TCP_INFO` tells of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
+    /// Payload of a full segment, bytes.
+    pub mss: u32,
     /// Smoothed round-trip time; zero before the first sample.
     pub rtt: Span,
     /// Least round-trip time of the last five minutes; zero before the first sample.
@@ -31,6 +33,8 @@ pub struct Info {
     pub data_segments: u64,
     /// Segments retransmitted.
     pub retransmissions: u64,
+    /// How long it had something to send or to have acknowledged, until it last had nothing (`tcpi_busy_time`).
+    pub busy: Span,
     /// Retransmission timeouts.
     pub timeouts: u32,
     /// D-SACKs received.

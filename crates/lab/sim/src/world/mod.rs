@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use midspan_cc::feedback::Value;
 use midspan_path::{Counters, Stretch, Way};
-use midspan_split::ClientLink;
+use midspan_split::{ClientLink, ServerPaths};
 use midspan_tcp::{Endpoint, Metrics, Transmit};
 use midspan_units::{Span, Time};
 
@@ -46,6 +46,8 @@ pub(crate) struct World {
     latenesses: Latenesses,
     /// What relays on a host know of the links of UEs.
     client_links: HashMap<(Host, u32), Arc<ClientLink>>,
+    /// What relays on a host know of the way to another.
+    pub(crate) server_paths: ServerPaths<Acquaintance>,
     /// What NetAssist says last of the UE's link, and to which host.
     feedback: Option<(Host, Value)>,
     /// Events handled: packets that left a link, and timers.
@@ -73,6 +75,7 @@ impl World {
             remembered: HashMap::new(),
             latenesses: Latenesses::default(),
             client_links: HashMap::new(),
+            server_paths: ServerPaths::default(),
             feedback: None,
             events: 0,
             tapped,

@@ -282,6 +282,7 @@ fn context(
             Interceptor::Foreign | Interceptor::Nftables(_) => ListenAddress::Port(config.port),
         },
         first_window: sockets::first_window(&config).map(Arc::new),
+        server_paths: Arc::default(),
         reinjector: Arc::default(),
         probes: Arc::default(),
         settings: Arc::new(WatchedSettings::new(Settings { config, forwards })),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use midspan_interception::{Probes, Reinjector};
 use midspan_legs::Counters;
 use midspan_sockets::ListenAddress;
-use midspan_split::{Admission, Descriptors};
+use midspan_split::{Admission, Descriptors, ServerPaths};
 use midspan_steer::FirstWindow;
 use midspan_sys::clock::Epoch;
 
@@ -28,8 +28,10 @@ pub(crate) struct Context {
     pub(crate) epoch: Epoch,
     /// Where the workers listen.
     pub(crate) place: ListenAddress,
-    /// What sets initial windows of connections to clients; none if that is left to the kernel.
+    /// What sets initial windows; none if that is left to the kernel.
     pub(crate) first_window: Option<Arc<FirstWindow>>,
+    /// What connections to servers may begin with.
+    pub(crate) server_paths: Arc<ServerPaths<IpAddr>>,
     /// How held SYNs are sent on, as soon as any are held.
     pub(crate) reinjector: Arc<OnceLock<Reinjector>>,
     /// Where connections of proofs go.

@@ -77,21 +77,6 @@ impl LiveHost {
             tracing::debug!(%error, "a server's marking is not copied");
         }
     }
-
-    /// Has a server leg begin with the window of the configuration, if that has one. It is told before anything is sent there.
-    fn set_server_window(&self, flow: &LiveFlow) {
-        let wanted = self.settings.config.server_leg.initial_window;
-        let (Some(program), Some(packets)) = (&self.context.first_window, wanted) else { return };
-        let leg = flow.fd(Leg::Server);
-        let set = midspan_sys::socket::tcp_info(leg).and_then(|info| match info.snd_cwnd {
-            // Its SYN was lost (RFC 6928, section 2).
-            1 => Ok(()),
-            _ => program.set(leg, packets),
-        });
-        if let Err(error) = set {
-            tracing::debug!(%error, "a server leg's initial window is the kernel's");
-        }
-    }
 }
 
 impl Host for LiveHost {
@@ -114,7 +99,7 @@ impl Host for LiveHost {
 
     fn connected(&mut self, _: Key, flow: &mut LiveFlow) -> Result<(), Option<Failure>> {
         self.copy_marking(flow);
-        self.set_server_window(flow);
+        self.begin_server_leg(flow);
         flow.connected(self.now)
     }
 
@@ -202,7 +187,9 @@ impl Host for LiveHost {
         {
             slot.distrust(flow.metadata().server);
         }
-        self.context.observer.ended(self.index, &flow, decided.totals(), cause, self.now);
+        let totals = decided.totals();
+        self.remember_server(&flow, totals.server.sent);
+        self.context.observer.ended(self.index, &flow, totals, cause, self.now);
         flow.release(decided, &mut self.pool);
         self.counters().buffered.set(self.pool.used());
         self.counters().active.set(left as u64);

@@ -10,6 +10,7 @@ mod hand_over;
 mod host;
 mod intake;
 mod processor;
+mod server_window;
 mod watch;
 
 use std::io;

@@ -107,6 +107,11 @@ impl Sender {
         if self.board.is_empty() {
             self.disarm();
         }
+        if self.is_drained()
+            && let Some(since) = self.totals.busy_since.take()
+        {
+            self.totals.busy += now.since(since);
+        }
         self.adjust_window(now, sample, &before, &effects);
         self.expand_buffer();
         self.tell_congestion(now);

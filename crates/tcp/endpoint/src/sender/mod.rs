@@ -140,6 +140,9 @@ struct CwndValidation {
 /// Counters over the life of the connection.
 #[derive(Debug, Default, Clone, Copy)]
 struct Totals {
+    /// How long there was something to acknowledge, until last there was not; and since when there is.
+    busy: Span,
+    busy_since: Option<Time>,
     data_segments: u64,
     retransmissions: u64,
     dsacks: u32,
@@ -320,6 +323,7 @@ impl Sender {
     pub(crate) fn info(&self, bytes_acked: u64, bytes_received: u64, rcv_rtt: Span) -> Info {
         let mss = u64::from(self.config.mss);
         Info {
+            mss: self.config.mss,
             rtt: self.rtt.smoothed(),
             min_rtt: self.rtt.min().unwrap_or(Span::ZERO),
             rcv_rtt,
@@ -336,6 +340,7 @@ impl Sender {
                 .map(|(packets, interval)| Rate::of(u64::from(packets) * mss, interval)),
             data_segments: self.totals.data_segments,
             retransmissions: self.totals.retransmissions,
+            busy: self.totals.busy,
             timeouts: self.totals.timeouts,
             dsacks: self.totals.dsacks,
             reorderings: self.totals.reorderings,

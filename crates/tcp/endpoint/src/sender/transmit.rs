@@ -173,6 +173,7 @@ impl Sender {
         let payload = length - u32::from(fin);
         let first = self.board.is_empty();
         if first {
+            self.totals.busy_since.get_or_insert(now);
             let connection = self.connection(now);
             self.control.on_transmit_start(&connection);
         }
