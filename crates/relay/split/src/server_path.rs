@@ -160,15 +160,18 @@ impl<S: Copy + Eq + Hash> ServerPaths<S> {
         if part.len() >= Self::ROOM_OF_PART {
             return;
         }
-        let path = match same {
-            Some(path) => ServerPath {
-                next: path.next.max(next),
-                round_trip: path.round_trip.min(round_trip),
-                shown: now,
-                ..path
-            },
-            None => ServerPath { next, round_trip, shown: now, hurt: None, begun: None },
-        };
+        let mut path = same.unwrap_or(ServerPath {
+            next,
+            round_trip,
+            shown: now,
+            hurt: None,
+            begun: None,
+        });
+        // Short ones show less than there is.
+        if next >= path.next {
+            (path.next, path.shown) = (next, now);
+        }
+        path.round_trip = path.round_trip.min(round_trip);
         part.insert(server, path);
     }
 }
@@ -297,6 +300,18 @@ mod tests {
         assert_eq!(begin(&paths, NOW + MEMORY), None);
         // Another worker's clock may be behind.
         assert_eq!(begin(&paths, Time::ZERO), Some(20));
+    }
+
+    #[test]
+    fn those_that_show_less_neither_take_anything_back_nor_keep_it_known() {
+        let paths = ServerPaths::default();
+        windows(&paths, NOW, 1000, 3);
+        let (shown, later) = (NOW + Span::from_secs(2), NOW + Span::from_secs(100));
+        paths.over(1, later, clean(None, 24));
+        assert_eq!(begin(&paths, later), Some(80));
+        assert!(!paths.is_known(&1, shown + MEMORY));
+        paths.over(1, shown + MEMORY, clean(None, 24));
+        assert_eq!(begin(&paths, shown + MEMORY), Some(12));
     }
 
     #[test]
