@@ -7,7 +7,7 @@ use midspan_units::Span;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::host::LINUX_RTO_MIN;
+use crate::host::{LINUX_INITCWND, LINUX_RTO_MIN};
 use crate::record::Record;
 use crate::{CellSpec, Relay, Scenario};
 
@@ -43,10 +43,14 @@ fn name_hold(relay: &mut Relay) {
     relay.reordering_hold = (hold > Span::ZERO).then_some(hold);
 }
 
-/// A client leg with the MEC's initial window and least timeout has the digest of the time when there was no other.
+/// Legs with the MEC's initial windows, and a client leg with its least timeout, have the digest of the time when there was
+/// no other.
 fn name_beginning(spec: &mut CellSpec) {
     let CellSpec { relay, hosts, .. } = spec;
     let (beside, least) = (relay.first_windows(&hosts.mec).beside, relay.rto_min(&hosts.mec));
+    if beside == FirstWindows::MOST && relay.server_leg.initial_window == Some(LINUX_INITCWND) {
+        relay.server_leg.initial_window = None;
+    }
     let leg = &mut relay.client_leg;
     leg.initial_window_beside = (beside < FirstWindows::MOST).then_some(beside);
     leg.rto_min = (least != hosts.mec.rto_min.unwrap_or(LINUX_RTO_MIN)).then_some(least);
