@@ -160,13 +160,8 @@ impl<S: Copy + Eq + Hash> ServerPaths<S> {
         if part.len() >= Self::ROOM_OF_PART {
             return;
         }
-        let mut path = same.unwrap_or(ServerPath {
-            next,
-            round_trip,
-            shown: now,
-            hurt: None,
-            begun: None,
-        });
+        let mut path =
+            same.unwrap_or(ServerPath { next, round_trip, shown: now, hurt: None, begun: None });
         // Short ones show less than there is.
         if next >= path.next {
             (path.next, path.shown) = (next, now);
@@ -281,9 +276,8 @@ mod tests {
     fn on_another_way_nothing_is_known() {
         let paths = ServerPaths::default();
         paths.over(1, NOW, clean(None, 1000));
-        let first = |handshake: u64, kernel| {
-            paths.first(&1, NOW, Span::from_millis(handshake), kernel)
-        };
+        let first =
+            |handshake: u64, kernel| paths.first(&1, NOW, Span::from_millis(handshake), kernel);
         assert_eq!([first(86, KERNEL), first(26, KERNEL), first(0, KERNEL)], [None; 3]);
         // Nor where a SYN was lost, or where the route has as much.
         assert_eq!([first(50, 1), first(50, 20)], [None; 2]);
