@@ -76,7 +76,8 @@ pub struct Beginning<'a> {
 impl Beginning<'_> {
     /// Settles how many packets go out at once of the first that a client is sent over this link.
     fn settle(&self, client: &OwnedFd, link: &ClientLink) {
-        let Some(program) = self.program else { return };
+        let is_set = self.windows != FirstWindows::KERNELS;
+        let Some(program) = self.program.filter(|_| is_set) else { return };
         let set = midspan_sys::socket::tcp_info(client).and_then(|info| {
             link.handshake(self.now, Span::from_micros(info.rtt.into()));
             let packets = self.windows.first(link, self.now, info.snd_cwnd);

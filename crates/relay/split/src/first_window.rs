@@ -34,6 +34,9 @@ impl FirstWindows {
     /// A window that is larger than any: beside others, too, connections begin as if they were alone.
     pub const MOST: u32 = 1000;
 
+    /// The kernel's, of all connections.
+    pub const KERNELS: FirstWindows = FirstWindows { alone: None, beside: Self::MOST };
+
     /// The window to begin with, in packets, of a connection on which nothing was sent yet; none if that is the one that
     /// the `kernel` has given it.
     ///
