@@ -21,8 +21,6 @@ const RTO_MIN: &str = "net.ipv4.tcp_rto_min_us";
 const PATIENT: &str = "[client_leg]\nrto_min = \"20 s\"\n";
 /// More than any window here.
 const ANSWER: usize = 100_000;
-/// Many round trips long.
-static UPLOAD: [u8; 1 << 22] = [7; 1 << 22];
 
 /// The relay's socket of a client's connection from there: its server may have the same port.
 fn client_leg(world: &World, client: SocketAddr) -> TcpSocket {
@@ -194,40 +192,6 @@ fn a_server_is_sent_as_much_at_once_as_is_set() {
             let set = flight("[server_leg]\ninitial_window = 20\n");
             assert_eq!(set, Some(20), "{server} {handshake}");
         }
-    }
-}
-
-/// Sends a server all of an upload, in order.
-fn upload(world: &World, listener: &TcpListener, address: SocketAddr) {
-    let mut near = world.connect(address).unwrap();
-    let (mut far, _) = listener.accept().unwrap();
-    let reader = thread::spawn(move || far.read_to_end(&mut Vec::new()).unwrap());
-    near.write_all(&UPLOAD).unwrap();
-    near.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(reader.join().unwrap(), UPLOAD.len());
-    assert_eq!(near.read(&mut [0]).unwrap(), 0);
-}
-
-#[test]
-fn a_server_is_sent_more_at_once_where_uploads_have_shown_that_its_way_takes_it() {
-    for server in SERVER {
-        let Some(world) = World::new() else { return };
-        if !is_possible(&world) {
-            return;
-        }
-        let (listener, address) = world.listen(server);
-        let Some(mut relay) = start(&world, EARLY) else { return };
-        assert_eq!(first_flight_up(&world, &listener, address), 10, "{server}");
-        assert_eq!(relay.counts()["wider_windows"], 0, "{server}");
-        // How much a round trip carries that takes some microseconds is by chance.
-        for _ in 0..200 {
-            upload(&world, &listener, address);
-            if relay.counts()["wider_windows"] > 0 {
-                break;
-            }
-        }
-        let flight = first_flight_up(&world, &listener, address);
-        assert!((11..=100).contains(&flight), "{server}: {flight}");
     }
 }
 
