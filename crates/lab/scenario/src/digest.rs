@@ -7,7 +7,7 @@ use midspan_units::Span;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::host::{LINUX_INITCWND, LINUX_RTO_MIN};
+use crate::host::LINUX_RTO_MIN;
 use crate::record::Record;
 use crate::{CellSpec, Relay, Scenario};
 
@@ -48,7 +48,9 @@ fn name_hold(relay: &mut Relay) {
 fn name_beginning(spec: &mut CellSpec) {
     let CellSpec { relay, hosts, .. } = spec;
     let (beside, least) = (relay.first_windows(&hosts.mec).beside, relay.rto_min(&hosts.mec));
-    if beside == FirstWindows::MOST && relay.server_leg.initial_window == Some(LINUX_INITCWND) {
+    if beside == FirstWindows::MOST
+        && relay.server_leg.initial_window == Some(defaults::INITIAL_WINDOW)
+    {
         relay.server_leg.initial_window = None;
     }
     let leg = &mut relay.client_leg;

@@ -8,9 +8,6 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What Linux begins a connection with, packets (RFC 6928).
-pub(crate) const LINUX_INITCWND: u32 = 10;
-
 /// Linux's least retransmission timeout.
 pub(crate) const LINUX_RTO_MIN: Span = Span::from_millis(200);
 

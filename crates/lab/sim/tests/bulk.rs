@@ -145,15 +145,20 @@ fn the_seed_decides_everything() {
     assert_ne!(measure(&spec, Variant::Midspan, 8), first);
 }
 
+/// How long uploads take through a relay that begins towards the server with this window.
+fn uploads(size: &str, count: u32, window: Option<u32>) -> Vec<f64> {
+    let workload =
+        format!("kind = 'transfer'\ndirection = 'upload'\nsize = '{size}'\ncount = {count}");
+    let mut spec = cell("", "cubic", &workload);
+    spec.relay.server_leg.initial_window = window;
+    let measured = measure(&spec, Variant::Midspan, 1);
+    measured.transfers().iter().map(|transfer| transfer.received_s).collect()
+}
+
 /// Of 40 packets 30 wait for the first ten's acknowledgement, and ten for theirs, unless all may go at once.
 #[test]
 fn a_relay_begins_towards_servers_with_the_window_that_is_set() {
-    let took = |window| {
-        let workload = "kind = 'transfer'\ndirection = 'upload'\nsize = '57 KB'\ncount = 1";
-        let mut spec = cell("", "cubic", workload);
-        spec.relay.server_leg.initial_window = window;
-        measure(&spec, Variant::Midspan, 1).transfers()[0].received_s
-    };
+    let took = |window| uploads("57 KB", 1, window)[0];
     let saved = took(None) - took(Some(40));
     assert!((saved - 2.0 * 0.049).abs() < 0.01, "{saved}");
 }
@@ -161,13 +166,7 @@ fn a_relay_begins_towards_servers_with_the_window_that_is_set() {
 /// Twice as much to begin with spares a round trip, and that again another one.
 #[test]
 fn a_relay_remembers_what_the_way_to_a_server_has_taken() {
-    let took = |window| {
-        let workload = "kind = 'transfer'\ndirection = 'upload'\nsize = '1 MB'\ncount = 4";
-        let mut spec = cell("", "cubic", workload);
-        spec.relay.server_leg.initial_window = window;
-        let measured = measure(&spec, Variant::Midspan, 1);
-        measured.transfers().iter().map(|transfer| transfer.received_s).collect::<Vec<_>>()
-    };
+    let took = |window| uploads("1 MB", 4, window);
     let saved: Vec<f64> = took(Some(10)).iter().zip(took(None)).map(|(k, r)| k - r).collect();
     let round_trips = saved.iter().map(|saved| saved / 0.049).collect::<Vec<_>>();
     assert!(round_trips[0].abs() < 0.01, "{round_trips:?}");

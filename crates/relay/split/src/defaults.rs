@@ -11,6 +11,9 @@ pub const CLIENT_LEG_CONTROL: &str = "ms_radio";
 /// What is held of a flow in each direction, at most, beside the sockets' buffers: bytes.
 pub const BUFFER: u64 = 1 << 20;
 
+/// What Linux begins a connection with, in packets (RFC 6928).
+pub const INITIAL_WINDOW: u32 = 10;
+
 /// The initial window of a connection to a client beside others of the client's that are busy, in packets. One that is
 /// alone has the kernel's (10; RFC 6928). With it pages are faster in every case of the `lte` paper's figure 7
 /// (`bench/runs/lte-7-defaults-sim`); with 3 they are not.

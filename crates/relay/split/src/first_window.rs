@@ -16,8 +16,8 @@ const MEMORY: Span = Span::from_secs(60);
 /// of that.
 const FAST: (u64, Span) = (1_250_000, Span::from_secs(1));
 
-/// What a handshake takes longer than the client's shortest where data wait, and not the radio's own schedule: that makes
-/// up for up to half of it again.
+/// What a round trip takes longer than the shortest where data wait, and not the radio's own schedule: that makes up for up
+/// to half of it again.
 const WAITS: Span = Span::from_millis(10);
 
 /// The initial windows (RFC 6928) of connections to clients.
@@ -91,7 +91,7 @@ impl ClientLink {
             before => before.min(took),
         };
         self.shortest.store(shortest, Ordering::Relaxed);
-        if took > shortest + shortest / 2 + WAITS.as_nanos() {
+        if has_waited(Span::from_nanos(took), Span::from_nanos(shortest)) {
             self.waited.store(now.as_nanos().max(1), Ordering::Relaxed);
         }
     }
@@ -109,7 +109,17 @@ impl ClientLink {
 /// Whether a time was less than a span ago. Another worker's clock may have been read a little later.
 fn is_within(time: &AtomicU64, now: Time, span: Span) -> bool {
     let time = time.load(Ordering::Relaxed);
-    time > 0 && now.since(Time::from_nanos(time).min(now)) < span
+    time > 0 && has_been(Time::from_nanos(time), now, span)
+}
+
+/// The same of a time that there is.
+pub(crate) fn has_been(time: Time, now: Time, span: Span) -> bool {
+    now.since(time.min(now)) < span
+}
+
+/// Whether a round trip took so much longer than the shortest that its packets have waited, or went another way.
+pub(crate) fn has_waited(took: Span, shortest: Span) -> bool {
+    took > shortest + shortest / 2 + WAITS
 }
 
 #[cfg(test)]

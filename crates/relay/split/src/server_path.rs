@@ -6,16 +6,12 @@ use std::hash::Hash;
 
 use midspan_units::{Rate, Span, Time};
 
+use crate::defaults::INITIAL_WINDOW;
+use crate::first_window::{has_been, has_waited};
 use crate::parts::{PARTS, Parts};
-
-/// What a connection begins with where nobody knows more (RFC 6928), in packets.
-const INITIAL: u32 = 10;
 
 /// How long what was seen of a way is believed.
 const MEMORY: Span = Span::from_secs(600);
-
-/// What a round trip may be longer than another on the same way, beside half of that again.
-const SPARE: Span = Span::from_millis(10);
 
 /// The most that a connection begins with, in packets.
 const MOST: u32 = 100;
@@ -44,11 +40,11 @@ pub struct Shown {
 
 impl Shown {
     /// Bytes below which a connection says nothing: what is sent at once anyway.
-    pub const LEAST: u64 = INITIAL as u64 * 1448;
+    pub const LEAST: u64 = INITIAL_WINDOW as u64 * 1448;
 
     /// What it began with.
     fn first(&self) -> u32 {
-        self.began.unwrap_or(INITIAL)
+        self.began.unwrap_or(INITIAL_WINDOW)
     }
 
     /// Packets that the way has carried in a round trip, in the mean.
@@ -96,18 +92,17 @@ struct ServerPath {
 
 impl ServerPath {
     fn is_known(&self, now: Time) -> bool {
-        is_within(self.shown, now, MEMORY)
+        has_been(self.shown, now, MEMORY)
     }
 
     /// Whether a round trip of so long is another way's, or has a queue in it.
     fn is_other(&self, round_trip: Span) -> bool {
-        let is_longer = |one: Span, other: Span| one > other + other / 2 + SPARE;
-        is_longer(round_trip, self.round_trip) || is_longer(self.round_trip, round_trip)
+        has_waited(round_trip, self.round_trip) || has_waited(self.round_trip, round_trip)
     }
 
     /// As much may be begun with, by what was too much lately.
     fn most(&self, now: Time) -> u32 {
-        let lately = self.hurt.filter(|(_, when)| is_within(*when, now, MEMORY));
+        let lately = self.hurt.filter(|(_, when)| has_been(*when, now, MEMORY));
         lately.map_or(MOST, |(window, _)| window / 2)
     }
 }
@@ -131,7 +126,7 @@ impl<S: Copy + Eq + Hash> ServerPaths<S> {
     pub fn first(&self, server: &S, now: Time, handshake: Span, kernel: u32) -> Option<u32> {
         let mut part = self.servers.of(server);
         let path = part.get_mut(server).filter(|path| path.is_known(now))?;
-        let beside = path.begun.is_some_and(|begun| is_within(begun, now, handshake));
+        let beside = path.begun.is_some_and(|begun| has_been(begun, now, handshake));
         let wanted = path.next.min(path.most(now));
         if kernel <= 1 || wanted <= kernel || beside || path.is_other(handshake) {
             return None;
@@ -146,11 +141,11 @@ impl<S: Copy + Eq + Hash> ServerPaths<S> {
         if shown.is_hurt() {
             if let Some(path) = part.get_mut(&server) {
                 path.hurt = Some((shown.first(), now));
-                path.next = INITIAL;
+                path.next = INITIAL_WINDOW;
             }
             return;
         }
-        let Some(next) = shown.next().filter(|next| *next > INITIAL) else { return };
+        let Some(next) = shown.next().filter(|next| *next > INITIAL_WINDOW) else { return };
         let round_trip = shown.round_trip;
         let former = part.remove(&server);
         let same = former.filter(|path| path.is_known(now) && !path.is_other(round_trip));
@@ -175,11 +170,6 @@ impl<S: Copy + Eq + Hash> Default for ServerPaths<S> {
     fn default() -> Self {
         ServerPaths { servers: Parts::with_capacity(Self::ROOM) }
     }
-}
-
-/// Whether a time was less than a span ago. Another worker's clock may have been read a little later.
-fn is_within(time: Time, now: Time, span: Span) -> bool {
-    now.since(time.min(now)) < span
 }
 
 #[cfg(test)]
