@@ -9,11 +9,20 @@ use midspan_units::{Span, Time};
 pub struct Linger {
     acknowledged: u64,
     since: Option<Time>,
+    /// When all was seen to be acknowledged.
+    delivered: Option<Time>,
 }
 
 impl Linger {
     /// Time without an acknowledgement before the rest is given up.
     pub const PATIENCE: Span = Span::from_secs(10);
+
+    /// Time between a client's acknowledgement of the last that its server had to say, and the reset.
+    ///
+    /// A client that still sends when its server answers and closes would else be told of the reset by its next
+    /// write, and never look for the answer (RFC 9112, 9.6). What acknowledges is its kernel: this is for its
+    /// application to run.
+    pub const GRACE: Span = Span::from_millis(50);
 
     /// Whether to give up, where the peer has acknowledged so many bytes in all by now.
     pub fn is_over(&mut self, acknowledged: u64, now: Time) -> bool {
@@ -22,10 +31,20 @@ impl Linger {
                 now.since(since) >= Linger::PATIENCE
             }
             _ => {
-                *self = Linger { acknowledged, since: Some(now) };
+                (self.acknowledged, self.since) = (acknowledged, Some(now));
                 false
             }
         }
+    }
+
+    /// The peer has acknowledged all of it by now.
+    pub fn delivered(&mut self, now: Time) {
+        self.delivered.get_or_insert(now);
+    }
+
+    /// Whether a client that has all of it by now has had [its time](Linger::GRACE).
+    pub fn has_had_time(&self, now: Time) -> bool {
+        self.delivered.is_some_and(|since| now.since(since) >= Linger::GRACE)
     }
 }
 
@@ -42,5 +61,16 @@ mod tests {
         }
         assert!(!linger.is_over(99, at(9 * 99 + 9)));
         assert!(linger.is_over(99, at(9 * 99 + 10)));
+    }
+
+    #[test]
+    fn who_has_all_of_it_has_time_to_read_it() {
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let mut linger = Linger::default();
+        assert!(!linger.has_had_time(at(1_000)));
+        linger.delivered(at(1_000));
+        linger.delivered(at(1_010));
+        assert!(!linger.has_had_time(at(1_049)));
+        assert!(linger.has_had_time(at(1_050)));
     }
 }

@@ -178,6 +178,8 @@ pub struct Pump {
     directions: PerLeg<Direction>,
     idle: IdleTracker,
     linger: Linger,
+    /// A client whose server has failed has had [its time](Linger::GRACE) to read what that had answered.
+    has_had_time: bool,
     /// The server has answered, and no turn was since.
     has_just_connected: bool,
 }
@@ -223,6 +225,7 @@ impl Pump {
             directions: PerLeg { client: direction(ahead.client), server: direction(ahead.server) },
             idle: IdleTracker::new(),
             linger: Linger::default(),
+            has_had_time: false,
             has_just_connected: false,
         }
     }
@@ -398,6 +401,10 @@ impl Pump {
         self.ends[to].changed = true;
         let unacknowledged = legs.unacknowledged(to).unwrap_or(0);
         let acknowledged = self.flow.total_sent(to).saturating_sub(unacknowledged);
+        if unacknowledged == 0 && self.flow.awaits_drain(to) {
+            self.linger.delivered(now);
+        }
+        self.has_had_time = self.linger.has_had_time(now);
         if self.linger.is_over(acknowledged, now) {
             self.flow.fail(Cause::Reset(lost));
         }
@@ -544,9 +551,21 @@ impl Pump {
         if self.flow.awaits_drain(to)
             && std::mem::take(&mut self.ends[to].changed)
             && legs.unacknowledged(to) == Some(0)
+            && !self.owes_time(to)
         {
             self.flow.drained(to);
         }
+    }
+
+    /// Whether the peer of a leg may still have to read what a server has answered before it failed, and would not
+    /// once it is told of that: a client that has not finished, and may be about to write.
+    fn owes_time(&self, to: Leg) -> bool {
+        let from = to.other();
+        self.flow.lost() == Some(from)
+            && from == Leg::Server
+            && self.flow.total_received(from) > 0
+            && !self.ends[to].finishing
+            && !self.has_had_time
     }
 
     /// A leg's peer has sent urgent data.

@@ -150,7 +150,8 @@ fn who_does_not_take_the_rest_is_reset_in_the_end() {
 /// An upload to a server that says at once that it does not want it.
 ///
 /// Where curl is kept from running between its look for an answer and its next write, that fails, and it gives up
-/// with what has come unread ("send error", 55), without a relay too: a few may.
+/// with what has come unread ("send error", 55): so it goes without a relay, now and then. Through one it has the
+/// time to look again.
 #[test]
 fn curl_sees_the_answer_to_what_it_still_uploads() {
     let Some(world) = World::new() else { return };
@@ -189,5 +190,5 @@ fn curl_sees_the_answer_to_what_it_still_uploads() {
     let Some(_relay) = start(&world, "") else { return };
     let with = answered();
     served.join().unwrap();
-    assert!(without >= 27 && with >= 27, "answered: {without} of 30, by the relay {with}");
+    assert!(without >= 15 && with == 30, "answered: {without} of 30, by the relay {with}");
 }

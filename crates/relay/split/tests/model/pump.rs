@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use midspan_split::{Action, Cause, Leg, Outcome, PerLeg, Pump, ReadAhead};
+use midspan_split::{Action, Cause, Leg, Linger, Outcome, PerLeg, Pump, ReadAhead};
 use midspan_units::{Span, Time};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
@@ -68,6 +68,8 @@ struct Model {
     over: Option<Option<Cause>>,
     /// Legs that were reset, in this order.
     resets: Vec<Leg>,
+    /// When the server's was.
+    server_reset: Option<Time>,
 }
 
 impl Model {
@@ -85,6 +87,7 @@ impl Model {
             waiting: false,
             over: None,
             resets: Vec::new(),
+            server_reset: None,
         }
     }
 
@@ -97,6 +100,9 @@ impl Model {
             Step::Reset(leg) => {
                 if self.kernel.peer_resets(leg) {
                     self.resets.push(leg);
+                    if leg == Leg::Server {
+                        self.server_reset = Some(self.now);
+                    }
                 }
             }
             Step::Acknowledge(leg, bytes) => self.kernel.peer_acknowledges(leg, bytes),
@@ -173,6 +179,12 @@ impl Model {
 
     fn end(&mut self, cause: Option<Cause>) {
         self.over = Some(cause);
+        let PerLeg { client, server } = &self.kernel.tcp;
+        let reads = !client.dead && !client.fin && server.arrived > 0;
+        if cause == Some(Cause::Reset(Leg::Server)) && reads {
+            let reset = self.server_reset.expect("a server has reset");
+            assert!(self.now >= reset + Linger::GRACE, "the reset leaves no time for the answer");
+        }
         Leg::BOTH.into_iter().for_each(|leg| self.kernel.give_back(leg));
     }
 
