@@ -69,6 +69,33 @@ pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
+/// `SOCK_RCVBUF_LOCK`: the receive buffer has the size that it was set to.
+const RECEIVE_LOCK: libc::c_int = 2;
+
+/// Which of a socket's buffers were set to a size, and are not tuned by the kernel.
+fn buffer_locks(socket: impl AsFd) -> io::Result<libc::c_int> {
+    let mut locks = [0; size_of::<libc::c_int>()];
+    read(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, &mut locks)?;
+    Ok(libc::c_int::from_ne_bytes(locks))
+}
+
+/// Whether a socket's receive buffer was set to a size, and is not tuned by the kernel (SO_BUF_LOCK).
+///
+/// # Errors
+/// Before Linux 5.15, which knows no such option.
+pub fn is_receive_buffer_locked(socket: impl AsFd) -> io::Result<bool> {
+    Ok(buffer_locks(socket)? & RECEIVE_LOCK != 0)
+}
+
+/// Lets the kernel tune a socket's receive buffer again, from the size that it was set to (SO_BUF_LOCK).
+///
+/// # Errors
+/// Before Linux 5.15, which knows no such option.
+pub fn unlock_receive_buffer(socket: impl AsFd) -> io::Result<()> {
+    let kept = buffer_locks(socket.as_fd())? & !RECEIVE_LOCK;
+    set(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, kept)
+}
+
 /// The most unsent bytes with which a TCP socket takes more; none is what the system has
 /// (TCP_NOTSENT_LOWAT, `net.ipv4.tcp_notsent_lowat`).
 ///
@@ -103,7 +130,7 @@ pub fn save_syn(listener: impl AsFd) -> io::Result<()> {
 /// # Errors
 /// When the kernel refuses, also if `headers` is too short for them.
 pub fn saved_syn(socket: impl AsFd, headers: &mut [u8]) -> io::Result<Option<&[u8]>> {
-    let length = read(socket, libc::TCP_SAVED_SYN, headers)?;
+    let length = read(socket, libc::IPPROTO_TCP, libc::TCP_SAVED_SYN, headers)?;
     Ok(headers.get(..length).filter(|headers| !headers.is_empty()))
 }
 
@@ -132,18 +159,23 @@ fn set<T: Copy + Into<i128>>(
 /// Reads an option of TCP as long as `SIZE` at most. What the kernel does not write is zero.
 fn option<const SIZE: usize>(socket: impl AsFd, name: libc::c_int) -> io::Result<[u8; SIZE]> {
     let mut value = [0; SIZE];
-    read(socket, name, &mut value)?;
+    read(socket, libc::IPPROTO_TCP, name, &mut value)?;
     Ok(value)
 }
 
-/// Reads an option of TCP, and says how long it is.
-fn read(socket: impl AsFd, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
+/// Reads an option, and says how long it is.
+fn read(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &mut [u8],
+) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(value.len()).unwrap_or(libc::socklen_t::MAX);
     let fd = socket.as_fd().as_raw_fd();
     let into = value.as_mut_ptr().cast();
     // SAFETY: at most `length` bytes are written to `value`, which has so many.
     #[allow(unsafe_code)]
-    let result = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, name, into, &raw mut length) };
+    let result = unsafe { libc::getsockopt(fd, level, name, into, &raw mut length) };
     if result == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -2,6 +2,7 @@
 
 use midspan_cc::{Control, Kind};
 use midspan_scenario::{Dscp, Host as HostSpec, LegConfig, Relay, TcpMemory};
+use midspan_split::defaults;
 use midspan_tcp::{Config, EcnMode, Memory};
 use midspan_units::{ByteSize, Span};
 
@@ -74,6 +75,9 @@ pub(crate) fn of_client_leg(
     let mut setup = of_leg(host, &relay.client_leg, control, spec, controls)?;
     setup.reordering_hold = relay.reordering_hold();
     setup.config.rto_min = relay.rto_min(spec);
+    // A window is half of its buffer.
+    let memory = &mut setup.config.tcp_rmem;
+    memory.initial = memory.initial.max((2 * defaults::CLIENT_LEG_WINDOW).min(memory.max));
     Ok(setup)
 }
 

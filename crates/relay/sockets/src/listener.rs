@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use midspan_config::{Config, Dscp, LegConfig, Marks};
-use socket2::SockRef;
+use midspan_split::defaults::CLIENT_LEG_WINDOW;
+use rustix::net::sockopt;
+use socket2::{SockRef, Socket};
 
 use crate::family::Family;
 use crate::options::{configure, mark};
@@ -41,6 +43,11 @@ pub fn listen(family: Family, place: ListenAddress, config: &Config) -> io::Resu
     configure(&socket, leg)?;
     if !matches!(place, ListenAddress::Open(_)) {
         socket.set_mark(Marks::of(config).outgoing)?;
+        if leg.receive_buffer.is_none()
+            && let Err(error) = begin_wide(&socket)
+        {
+            tracing::info!("the windows of uploads begin as the kernel has it: {error}");
+        }
     }
     if let Dscp::Always(point) = leg.dscp {
         mark(&socket, family.any(), point)?;
@@ -68,6 +75,24 @@ pub fn listen(family: Family, place: ListenAddress, config: &Config) -> io::Resu
     let address = socket.local_addr()?.as_socket();
     let address = address.ok_or_else(|| io::Error::other("a listener without an address"))?;
     Ok(Listener { fd: socket.into(), family, address, mptcp })
+}
+
+/// Lets the windows of connections open to [`CLIENT_LEG_WINDOW`] at once, or to half of what the host lets buffers be
+/// if that is less, and the kernel tune them from there.
+fn begin_wide(socket: &Socket) -> io::Result<()> {
+    let tcp_rmem = midspan_sys::sysctl::get("net.ipv4.tcp_rmem")?;
+    let sizes: Vec<u32> =
+        tcp_rmem.split_whitespace().filter_map(|size| size.parse().ok()).collect();
+    let [_, initial, most] = sizes[..] else { return Err(io::Error::other(tcp_rmem)) };
+    // The kernel sets twice what it is told, and has windows of half of that.
+    let window = CLIENT_LEG_WINDOW.min(most / 2);
+    if window <= initial / 2 {
+        return Ok(());
+    }
+    // Where it cannot be unlocked it is not to be set.
+    midspan_sys::socket::unlock_receive_buffer(socket)?;
+    sockopt::set_socket_recv_buffer_size_force(socket, window as usize)?;
+    midspan_sys::socket::unlock_receive_buffer(socket)
 }
 
 /// Sets a listener up for connections to come, as [`listen`] did. What it was given and is not any more
@@ -108,5 +133,24 @@ impl Listener {
             true => server.port() == self.address.port(),
             false => server == self.address,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Protocol, Type};
+
+    #[test]
+    fn a_buffer_that_begins_wide_is_still_tuned() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+        let before = socket.recv_buffer_size().unwrap();
+        if begin_wide(&socket).is_err() {
+            return eprintln!("skipped: it takes CAP_NET_ADMIN, and Linux 5.15");
+        }
+        assert!(socket.recv_buffer_size().unwrap() >= before);
+        assert!(!midspan_sys::socket::is_receive_buffer_locked(&socket).unwrap());
+        socket.set_recv_buffer_size(1 << 16).unwrap();
+        assert!(midspan_sys::socket::is_receive_buffer_locked(&socket).unwrap());
     }
 }

@@ -19,6 +19,11 @@ pub const INITIAL_WINDOW: u32 = 10;
 /// (`bench/runs/lte-7-defaults-sim`); with 3 they are not.
 pub const WINDOW_BESIDE: u32 = 2;
 
+/// How far the receive window of a connection from a client may open before its kernel has seen how fast what comes is
+/// read, in bytes. Linux begins with 64 KiB, and goes on to twice what is read in a round trip: BBR on a leg over radio, with a
+/// round trip of some milliseconds, takes that for all that the link carries.
+pub const CLIENT_LEG_WINDOW: u32 = 1 << 20;
+
 /// Least retransmission timeout towards clients (RFC 6298, 2.4; RFC 8961 asks for as much while nothing is known). A leg
 /// over radio has a short round trip until something waits in its queue, and then one of up to a second.
 pub const CLIENT_LEG_RTO_MIN: Span = Span::from_secs(1);

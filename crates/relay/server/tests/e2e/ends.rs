@@ -5,6 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use midspan_ccload::{Algorithm, Controls, Options};
 use midspan_sys::netlink::Netlink;
@@ -119,6 +120,41 @@ fn each_leg_has_its_own_congestion_control_and_buffers() {
         assert!(window_scale(client) <= 1, "{}", window_scale(client));
         assert!(window_scale(server) >= 6, "{}", window_scale(server));
     }
+}
+
+/// Nobody answers there.
+const SILENT: u16 = 9;
+
+/// What a client has been told was received while its server is silent, of which the relay has read nothing.
+fn received_unread(world: &World, settings: &str) -> u64 {
+    let _relay = RelayProcess::start(&world.relay, &format!("{EARLY}{settings}"));
+    let mut near = world.connect(SocketAddr::new(ip(SERVER[0]), SILENT)).unwrap();
+    near.set_nonblocking(true).unwrap();
+    let (start, chunk, mut written) = (Instant::now(), [0; 1 << 14], 0);
+    while start.elapsed() < Duration::from_secs(1) {
+        match near.write(&chunk) {
+            Ok(bytes) => written += bytes as u64,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    written - u64::from(midspan_sys::socket::unacknowledged(&near).unwrap())
+}
+
+#[test]
+fn the_window_of_an_upload_opens_before_its_server_is_there() {
+    let Some(world) = World::new() else { return };
+    let rules = format!(
+        "add table inet t; add chain inet t i {{ type filter hook input priority 0; }}; \
+         add rule inet t i tcp dport {SILENT} drop"
+    );
+    assert!(world.server.apply(Command::new("nft").arg(rules)).status().unwrap().success());
+    let received = received_unread(&world, "");
+    assert!((1 << 19..=1 << 21).contains(&received), "{received}");
+    let received = received_unread(&world, "[client_leg]\nreceive_buffer = \"64 KiB\"\n");
+    assert!(received < 1 << 18, "{received}");
 }
 
 #[test]
