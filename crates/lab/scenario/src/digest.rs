@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use midspan_split::{FirstWindows, defaults};
-use midspan_units::Span;
+use midspan_units::{ByteSize, Span};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -44,8 +44,9 @@ fn name_hold(relay: &mut Relay) {
 }
 
 /// Legs with the MEC's initial windows, and a client leg with its least timeout, have the digest of the time when there was
-/// no other.
+/// no other; so has one with a wider receive window, where nobody uploads.
 fn name_beginning(spec: &mut CellSpec) {
+    let uploads = spec.workload.uploads();
     let CellSpec { relay, hosts, .. } = spec;
     let (beside, least) = (relay.first_windows(&hosts.mec).beside, relay.rto_min(&hosts.mec));
     if beside == FirstWindows::MOST
@@ -53,7 +54,11 @@ fn name_beginning(spec: &mut CellSpec) {
     {
         relay.server_leg.initial_window = None;
     }
+    let window = relay.initial_receive_window();
     let leg = &mut relay.client_leg;
+    let is_wide = window > ByteSize::from_bytes(defaults::LINUX_RECEIVE_WINDOW);
+    let is_tuned = leg.receive_buffer.is_none() && relay.shared.is_none();
+    leg.initial_receive_window = (uploads && is_tuned && is_wide).then_some(window);
     leg.initial_window_beside = (beside < FirstWindows::MOST).then_some(beside);
     leg.rto_min = (least != hosts.mec.rto_min.unwrap_or(LINUX_RTO_MIN)).then_some(least);
 }

@@ -62,7 +62,12 @@ impl Relay {
             // Linux doubles either, for its own overhead: about a half of what segments take that come one by one, and
             // next to nothing of what is to be sent.
             let told = |bytes: u64| Some(ByteSize::from_bytes(bytes.max(LEAST_TOLD)));
-            LegConfig { receive_buffer: told(share), send_buffer: told(share / 2), ..leg.clone() }
+            LegConfig {
+                receive_buffer: told(share),
+                initial_receive_window: None,
+                send_buffer: told(share / 2),
+                ..leg.clone()
+            }
         };
         Relay {
             client_leg: leg(&self.client_leg, near),
@@ -96,6 +101,12 @@ impl Relay {
     pub fn rto_min(&self, mec: &Host) -> Span {
         let least = self.client_leg.rto_min.or(mec.rto_min);
         least.unwrap_or(defaults::CLIENT_LEG_RTO_MIN)
+    }
+
+    /// How far the receive windows towards UEs may open before their kernel has seen how fast what comes is read.
+    pub fn initial_receive_window(&self) -> ByteSize {
+        let named = self.client_leg.initial_receive_window;
+        named.unwrap_or(ByteSize::from_bytes(defaults::CLIENT_LEG_RECEIVE_WINDOW))
     }
 
     /// How long holes are kept from UEs at most.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use midspan_path::CellularSpec;
-use midspan_split::FirstWindows;
-use midspan_units::{Rate, Span};
+use midspan_split::{FirstWindows, defaults};
+use midspan_units::{ByteSize, Rate, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::host::LINUX_RTO_MIN;
@@ -136,14 +136,22 @@ impl Scenario {
     }
 
     /// What the same text said when records were of `schema`: in schema 1 a client leg of the relay that names no
-    /// congestion control has the MEC's, before schema 3 no hole is kept from UEs, and before schema 4 the client leg has
-    /// the MEC's initial window and least timeout.
+    /// congestion control has the MEC's, before schema 3 no hole is kept from UEs, before schema 4 the client leg has
+    /// the MEC's initial window and least timeout, and before schema 5 its receive window begins as Linux has it.
     #[must_use]
     pub fn as_of(mut self, schema: u32) -> Scenario {
-        if schema < 4 {
+        if schema < 5 {
             for cell in &mut self.cells {
                 let mec = &cell.spec.hosts.mec;
                 let relay = &mut cell.spec.relay;
+                let leg = &mut relay.client_leg;
+                if leg.receive_buffer.is_none() {
+                    let of_linux = ByteSize::from_bytes(defaults::LINUX_RECEIVE_WINDOW);
+                    leg.initial_receive_window.get_or_insert(of_linux);
+                }
+                if schema == 4 {
+                    continue;
+                }
                 if schema == 1 {
                     let of_mec = || mec.congestion_control.clone();
                     relay.client_leg.congestion_control.get_or_insert_with(of_mec);

@@ -70,6 +70,15 @@ impl CellSpec {
 }
 
 impl Workload {
+    /// Whether the UE sends more than requests.
+    pub(crate) fn uploads(&self) -> bool {
+        match self {
+            Workload::Bulk(Bulk { direction, .. })
+            | Workload::Transfer(Transfer { direction, .. }) => *direction == Direction::Upload,
+            Workload::Page(_) | Workload::Video(_) => false,
+        }
+    }
+
     /// Whether records have every hundredth of the links' delays.
     pub fn percentiles(&self) -> bool {
         matches!(self, Workload::Bulk(Bulk { percentiles: true, .. }))

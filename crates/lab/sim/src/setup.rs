@@ -2,7 +2,6 @@
 
 use midspan_cc::{Control, Kind};
 use midspan_scenario::{Dscp, Host as HostSpec, LegConfig, Relay, TcpMemory};
-use midspan_split::defaults;
 use midspan_tcp::{Config, EcnMode, Memory};
 use midspan_units::{ByteSize, Span};
 
@@ -76,8 +75,9 @@ pub(crate) fn of_client_leg(
     setup.reordering_hold = relay.reordering_hold();
     setup.config.rto_min = relay.rto_min(spec);
     // A window is half of its buffer.
-    let memory = &mut setup.config.tcp_rmem;
-    memory.initial = memory.initial.max((2 * defaults::CLIENT_LEG_WINDOW).min(memory.max));
+    let (window, memory) = (relay.initial_receive_window(), &mut setup.config.tcp_rmem);
+    let buffer = u32::try_from(2 * window.as_bytes()).unwrap_or(u32::MAX);
+    memory.initial = memory.initial.max(buffer.min(memory.max));
     Ok(setup)
 }
 

@@ -57,6 +57,11 @@ pub struct LegConfig {
     /// [`defaults::WINDOW_BESIDE`] where `clients` are intercepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_window_beside: Option<u32>,
+    /// On the client's leg: how far the receive window may open before the kernel has seen how fast what comes is read,
+    /// from where it tunes the buffer on. Absent: [`defaults::CLIENT_LEG_RECEIVE_WINDOW`] where `clients` are intercepted;
+    /// else the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_receive_window: Option<ByteSize>,
     /// On the client's leg: least retransmission timeout (RFC 6298, 2.4), from Linux 6.11 on. Absent: where `clients` are
     /// intercepted [`defaults::CLIENT_LEG_RTO_MIN`], unless the host has another than Linux's; else the host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,6 +82,7 @@ impl LegConfig {
     pub fn of_clients_alone(&self) -> Option<&'static str> {
         let keys = [
             ("initial_window_beside", self.initial_window_beside.is_some()),
+            ("initial_receive_window", self.initial_receive_window.is_some()),
             ("rto_min", self.rto_min.is_some()),
         ];
         keys.into_iter().find_map(|(key, there)| there.then_some(key))
@@ -88,12 +94,19 @@ impl LegConfig {
             ("receive_buffer", self.receive_buffer),
             ("send_buffer", self.send_buffer),
             ("notsent_lowat", self.notsent_lowat),
+            ("initial_receive_window", self.initial_receive_window),
         ];
         for (key, size) in sizes {
             // The kernel doubles SO_RCVBUF and SO_SNDBUF in an int.
             if size.is_some_and(|size| !(4096..=1 << 30).contains(&size.as_bytes())) {
                 return Some((key, "must be between 4 KiB and 1 GiB"));
             }
+        }
+        if self.initial_receive_window.is_some() && self.receive_buffer.is_some() {
+            return Some((
+                "initial_receive_window",
+                "is of a buffer that the kernel tunes: name it or `receive_buffer`",
+            ));
         }
         // TCP_KEEPIDLE and TCP_KEEPINTVL count whole seconds up to 32767.
         if self.keepalive.is_some_and(|idle| !(1..=32_767).contains(&(idle.as_secs_f64() as u64))) {

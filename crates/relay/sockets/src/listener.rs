@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use midspan_config::{Config, Dscp, LegConfig, Marks};
-use midspan_split::defaults::CLIENT_LEG_WINDOW;
+use midspan_split::defaults::CLIENT_LEG_RECEIVE_WINDOW;
+use midspan_units::ByteSize;
 use rustix::net::sockopt;
 use socket2::{SockRef, Socket};
 
@@ -41,13 +42,16 @@ pub fn listen(family: Family, place: ListenAddress, config: &Config) -> io::Resu
         socket.set_only_v6(true)?;
     }
     configure(&socket, leg)?;
-    if !matches!(place, ListenAddress::Open(_)) {
+    let intercepts = !matches!(place, ListenAddress::Open(_));
+    if intercepts {
         socket.set_mark(Marks::of(config).outgoing)?;
-        if leg.receive_buffer.is_none()
-            && let Err(error) = begin_wide(&socket)
-        {
-            tracing::info!("the windows of uploads begin as the kernel has it: {error}");
-        }
+    }
+    let by_default = intercepts && leg.receive_buffer.is_none();
+    let by_default = by_default.then_some(ByteSize::from_bytes(CLIENT_LEG_RECEIVE_WINDOW));
+    if let Some(window) = leg.initial_receive_window.or(by_default)
+        && let Err(error) = begin_with(&socket, window)
+    {
+        tracing::info!("the windows of uploads begin as the kernel has it: {error}");
     }
     if let Dscp::Always(point) = leg.dscp {
         mark(&socket, family.any(), point)?;
@@ -77,15 +81,15 @@ pub fn listen(family: Family, place: ListenAddress, config: &Config) -> io::Resu
     Ok(Listener { fd: socket.into(), family, address, mptcp })
 }
 
-/// Lets the windows of connections open to [`CLIENT_LEG_WINDOW`] at once, or to half of what the host lets buffers be
-/// if that is less, and the kernel tune them from there.
-fn begin_wide(socket: &Socket) -> io::Result<()> {
+/// Lets the receive windows of connections open to so many bytes at once, or to half of what the host lets buffers be if
+/// that is less, and the kernel tune them from there.
+fn begin_with(socket: &Socket, window: ByteSize) -> io::Result<()> {
     let tcp_rmem = midspan_sys::sysctl::get("net.ipv4.tcp_rmem")?;
-    let sizes: Vec<u32> =
+    let sizes: Vec<u64> =
         tcp_rmem.split_whitespace().filter_map(|size| size.parse().ok()).collect();
     let [_, initial, most] = sizes[..] else { return Err(io::Error::other(tcp_rmem)) };
     // The kernel sets twice what it is told, and has windows of half of that.
-    let window = CLIENT_LEG_WINDOW.min(most / 2);
+    let window = window.as_bytes().min(most / 2);
     if window <= initial / 2 {
         return Ok(());
     }
@@ -145,7 +149,7 @@ mod tests {
     fn a_buffer_that_begins_wide_is_still_tuned() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
         let before = socket.recv_buffer_size().unwrap();
-        if begin_wide(&socket).is_err() {
+        if begin_with(&socket, ByteSize::from_kib(1024)).is_err() {
             return eprintln!("skipped: it takes CAP_NET_ADMIN, and Linux 5.15");
         }
         assert!(socket.recv_buffer_size().unwrap() >= before);

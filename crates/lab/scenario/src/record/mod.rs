@@ -25,7 +25,7 @@ pub use work::{PageRecord, PageSample, TransferRecord, VideoRecord};
 
 /// The version of the record's schema. Readers take this one and [those before](crate::Scenario::as_of), and refuse what
 /// they do not know.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// What happened in one run: one cell of the sweep, one variant, one repetition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

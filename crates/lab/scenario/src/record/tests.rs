@@ -181,7 +181,7 @@ fn the_documented_shape() {
     let text = line(&failed());
     assert_eq!(
         text.trim_end(),
-        r#"{"schema":4,"scenario":"mec-3a","digest":"0123456789abcdef","backend":"live","#
+        r#"{"schema":5,"scenario":"mec-3a","digest":"0123456789abcdef","backend":"live","#
             .to_owned()
             + r#""cell":{"loss":"0.5 %"},"variant":"midspan","repetition":2,"#
             + r#""seed":18446744073709551615,"started_unix_ms":1700000000000,"#
