@@ -2,8 +2,7 @@
 """Uploads over a radio link: the first of a network, the next, and a neighbour's first.
 
 Uploads over cells of scenarios/radio/never-slower-live.toml, where packets come late, or of in-order-live.toml, where all
-behind them waits (in-order-window-live.toml: with a relay whose connections to servers begin with more packets); one after
-the other: two by a client, then one by another client of the same network (/24), of whom the
+behind them waits; one after the other: two by a client, then one by another client of the same network (/24), of whom the
 relay knows nothing. Each round has a new relay, and the same without a relay beside it.
 
 By iperf3 as it is: what the server has got in ten seconds. Of a number of bytes (`-n`) it tells what the server had when the
@@ -11,7 +10,7 @@ client had written them, which is not all, and less of it through a relay. Or by
 user's clock: from when the connection is asked for until the answer that the server gives when it has all. With --down the
 same the other way: what the client has got in ten seconds, or of a file.
 
-    tests/field/uploads.py [--tool iperf3|curl [--size KIB]] [--down] [--over late|in-order|in-order-window ...] [--rounds N]
+    tests/field/uploads.py [--tool iperf3|curl [--size KIB]] [--down] [--over late|in-order ...] [--rounds N]
         [--record]
 
 Root; nothing outside the namespaces of `midspan lab shell` is changed. Runs in which the emulator fell behind do not count,
@@ -45,7 +44,6 @@ LINKS = {
         [(relay, late) for relay in RELAYS for late in LATE if (relay, late) != ("5 ms", "none")],
     ),
     "in-order": ("in-order-live", "control", [(relay, control) for relay in RELAYS for control in CONTROLS]),
-    "in-order-window": ("in-order-window-live", "control", [(relay, control) for relay in RELAYS for control in CONTROLS]),
 }
 # Of curl's, KiB.
 SIZE = 25 * 1024

@@ -237,14 +237,14 @@ fn video_of((start_s, stalls, stalled_s): (Option<f64>, u32, f64)) -> VideoRecor
 fn errors_name_the_line() {
     let error = |text: &str| parse_lines(text, "r.jsonl").unwrap_err().to_string();
     let good = line(&failed());
-    let newer = good.replacen("\"schema\":4", "\"schema\":5", 1);
+    let newer = good.replacen("\"schema\":5", "\"schema\":6", 1);
     assert_eq!(
         error(&format!("{good}\n{newer}")),
-        "r.jsonl:3: a record of schema 5; this version reads schemas 1 to 4"
+        "r.jsonl:3: a record of schema 6; this version reads schemas 1 to 5"
     );
     assert_eq!(
         error(&format!("{good}{{}}\n")),
-        "r.jsonl:2: not a result record: no `schema`, which is 4"
+        "r.jsonl:2: not a result record: no `schema`, which is 5"
     );
     let cut = &good[..good.len() / 2];
     assert!(error(cut).starts_with("r.jsonl:1: not a result record, which is one JSON object:"));
