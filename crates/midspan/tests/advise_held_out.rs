@@ -187,6 +187,7 @@ fn options(spec: &CellSpec) -> Option<(Vec<String>, Rate)> {
     let usual_leg = LegConfig {
         congestion_control: client_leg.congestion_control.clone(),
         initial_window_beside: client_leg.initial_window_beside,
+        initial_receive_window: client_leg.initial_receive_window,
         rto_min: client_leg.rto_min,
         ..LegConfig::default()
     };

@@ -46,13 +46,7 @@ pub fn listen(family: Family, place: ListenAddress, config: &Config) -> io::Resu
     if intercepts {
         socket.set_mark(Marks::of(config).outgoing)?;
     }
-    let by_default = intercepts && leg.receive_buffer.is_none();
-    let by_default = by_default.then_some(ByteSize::from_bytes(CLIENT_LEG_RECEIVE_WINDOW));
-    if let Some(window) = leg.initial_receive_window.or(by_default)
-        && let Err(error) = begin_with(&socket, window)
-    {
-        tracing::info!("the windows of uploads begin as the kernel has it: {error}");
-    }
+    begin_receive_window(&socket, leg, intercepts);
     if let Dscp::Always(point) = leg.dscp {
         mark(&socket, family.any(), point)?;
     }
@@ -78,21 +72,30 @@ pub fn listen(family: Family, place: ListenAddress, config: &Config) -> io::Resu
     socket.listen(BACKLOG)?;
     let address = socket.local_addr()?.as_socket();
     let address = address.ok_or_else(|| io::Error::other("a listener without an address"))?;
-    Ok(Listener { fd: socket.into(), family, address, mptcp })
+    Ok(Listener { fd: socket.into(), family, address, intercepts, mptcp })
 }
 
-/// Lets the receive windows of connections open to so many bytes at once, or to half of what the host lets buffers be if
-/// that is less, and the kernel tune them from there.
+/// Has receive windows begin as the leg says, or as the relay has it by itself where it intercepts clients; where that cannot
+/// be they begin as the kernel has it.
+fn begin_receive_window(socket: &Socket, leg: &LegConfig, intercepts: bool) {
+    let by_default = intercepts && leg.receive_buffer.is_none();
+    let by_default = by_default.then_some(ByteSize::from_bytes(CLIENT_LEG_RECEIVE_WINDOW));
+    if let Some(window) = leg.initial_receive_window.or(by_default)
+        && let Err(error) = begin_with(socket, window)
+    {
+        tracing::info!("the receive windows of clients' connections begin as the kernel has it: {error}");
+    }
+}
+
+/// Lets receive windows open to so many bytes at once, within what the host has buffers begin with and lets them be, and the
+/// kernel tune them from there.
 fn begin_with(socket: &Socket, window: ByteSize) -> io::Result<()> {
     let tcp_rmem = midspan_sys::sysctl::get("net.ipv4.tcp_rmem")?;
     let sizes: Vec<u64> =
         tcp_rmem.split_whitespace().filter_map(|size| size.parse().ok()).collect();
     let [_, initial, most] = sizes[..] else { return Err(io::Error::other(tcp_rmem)) };
     // The kernel sets twice what it is told, and has windows of half of that.
-    let window = window.as_bytes().min(most / 2);
-    if window <= initial / 2 {
-        return Ok(());
-    }
+    let window = window.as_bytes().max(initial / 2).min(most / 2);
     // Where it cannot be unlocked it is not to be set.
     midspan_sys::socket::unlock_receive_buffer(socket)?;
     sockopt::set_socket_recv_buffer_size_force(socket, window as usize)?;
@@ -105,7 +108,10 @@ fn begin_with(socket: &Socket, window: ByteSize) -> io::Result<()> {
 /// # Errors
 /// What the kernel says, with the option's key.
 pub fn reconfigure(listener: &Listener, leg: &LegConfig) -> io::Result<()> {
-    configure(&SockRef::from(&listener.fd), leg)
+    let socket = SockRef::from(&listener.fd);
+    configure(&socket, leg)?;
+    begin_receive_window(&socket, leg, listener.intercepts);
+    Ok(())
 }
 
 /// A socket that connections are taken from.
@@ -116,6 +122,8 @@ pub struct Listener {
     /// The IP version of its connections.
     pub family: Family,
     address: SocketAddr,
+    /// What comes to it was meant for others.
+    intercepts: bool,
     /// It speaks MPTCP.
     pub(crate) mptcp: bool,
 }
@@ -146,14 +154,16 @@ mod tests {
     use socket2::{Domain, Protocol, Type};
 
     #[test]
-    fn a_buffer_that_begins_wide_is_still_tuned() {
+    fn a_buffer_is_still_tuned_from_what_it_begins_with() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
         let before = socket.recv_buffer_size().unwrap();
         if begin_with(&socket, ByteSize::from_kib(1024)).is_err() {
             return eprintln!("skipped: it takes CAP_NET_ADMIN, and Linux 5.15");
         }
-        assert!(socket.recv_buffer_size().unwrap() >= before);
+        assert!(socket.recv_buffer_size().unwrap() > before);
         assert!(!midspan_sys::socket::is_receive_buffer_locked(&socket).unwrap());
+        begin_with(&socket, ByteSize::from_kib(4)).unwrap();
+        assert_eq!(socket.recv_buffer_size().unwrap(), before);
         socket.set_recv_buffer_size(1 << 16).unwrap();
         assert!(midspan_sys::socket::is_receive_buffer_locked(&socket).unwrap());
     }
