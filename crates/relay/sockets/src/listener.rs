@@ -83,7 +83,7 @@ fn begin_receive_window(socket: &Socket, leg: &LegConfig, intercepts: bool) {
     if let Some(window) = leg.initial_receive_window.or(by_default)
         && let Err(error) = begin_with(socket, window)
     {
-        tracing::info!("the receive windows of clients' connections begin as the kernel has it: {error}");
+        tracing::info!("clients' receive windows begin as the kernel has it: {error}");
     }
 }
 
