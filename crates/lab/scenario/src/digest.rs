@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use midspan_split::{FirstWindows, defaults};
-use midspan_units::{ByteSize, Span};
+use midspan_units::Span;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::host::LINUX_RTO_MIN;
+use crate::host::{LINUX_RECEIVE_WINDOW, LINUX_RTO_MIN};
 use crate::record::Record;
 use crate::{CellSpec, Relay, Scenario};
 
@@ -56,7 +56,7 @@ fn name_beginning(spec: &mut CellSpec) {
     }
     let window = relay.initial_receive_window();
     let leg = &mut relay.client_leg;
-    let is_wide = window > ByteSize::from_bytes(defaults::LINUX_RECEIVE_WINDOW);
+    let is_wide = window > LINUX_RECEIVE_WINDOW;
     let is_tuned = leg.receive_buffer.is_none() && relay.shared.is_none();
     leg.initial_receive_window = (uploads && is_tuned && is_wide).then_some(window);
     leg.initial_window_beside = (beside < FirstWindows::MOST).then_some(beside);
@@ -113,6 +113,29 @@ fn sha256(value: &impl Serialize) -> [u8; 32] {
 mod tests {
     use super::*;
     use crate::record::{Backend, Outcome, SCHEMA, Variant};
+
+    /// What uploads begin with is told apart, but not where nobody uploads; and records from before there was a choice
+    /// are of Linux's.
+    #[test]
+    fn windows_of_uploads_are_told() {
+        let of = |direction: &str, leg: &str| {
+            let link = "[{ rate = { rate = \"10 Mbit/s\", queue = { bytes = \"64 KB\" } } }]";
+            let text = format!(
+                "name = \"a\"\ntitle = \"b\"\nseed = 1\nrepetitions = 1\nvariants = [\"midspan\"]\n\
+                 [path]\naccess = {{ up = {link}, down = {link} }}\nwide = {{ up = {link}, down = {link} }}\n\
+                 [relay]\nclient_leg = {{ {leg} }}\n\
+                 [workload]\nkind = \"bulk\"\ndirection = \"{direction}\"\ntime = \"1 s\"\n"
+            );
+            Scenario::parse(&text, "a.toml").unwrap()
+        };
+        let linux = of("upload", "initial_receive_window = \"64 KiB\"").digest();
+        let own = of("upload", "");
+        assert_ne!(own.digest(), linux);
+        assert_eq!(own.digest(), of("upload", "initial_receive_window = \"1 MiB\"").digest());
+        assert_eq!(own.as_of(4).digest(), linux);
+        let down = of("download", "initial_receive_window = \"64 KiB\"").digest();
+        assert_eq!(of("download", "").digest(), down);
+    }
 
     #[test]
     fn results_are_told_by_what_came_out_alone() {

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use midspan_units::Span;
+use midspan_units::{ByteSize, Span};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+
+/// What Linux's receive windows begin with: what one without a scale can say (RFC 9293, 3.1).
+pub(crate) const LINUX_RECEIVE_WINDOW: ByteSize = ByteSize::from_kib(64);
 
 /// Linux's least retransmission timeout.
 pub(crate) const LINUX_RTO_MIN: Span = Span::from_millis(200);

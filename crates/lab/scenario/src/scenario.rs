@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use midspan_path::CellularSpec;
-use midspan_split::{FirstWindows, defaults};
-use midspan_units::{ByteSize, Rate, Span};
+use midspan_split::FirstWindows;
+use midspan_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
-use crate::host::LINUX_RTO_MIN;
+use crate::host::{LINUX_RECEIVE_WINDOW, LINUX_RTO_MIN};
 use crate::record::{Record, Variant};
 use crate::{CellSpec, Compare, Error, digest, parse};
 
@@ -146,21 +146,18 @@ impl Scenario {
                 let relay = &mut cell.spec.relay;
                 let leg = &mut relay.client_leg;
                 if leg.receive_buffer.is_none() {
-                    let of_linux = ByteSize::from_bytes(defaults::LINUX_RECEIVE_WINDOW);
-                    leg.initial_receive_window.get_or_insert(of_linux);
+                    leg.initial_receive_window.get_or_insert(LINUX_RECEIVE_WINDOW);
                 }
-                if schema == 4 {
-                    continue;
-                }
-                if schema == 1 {
-                    let of_mec = || mec.congestion_control.clone();
-                    relay.client_leg.congestion_control.get_or_insert_with(of_mec);
+                if schema < 4 {
+                    leg.initial_window_beside.get_or_insert(FirstWindows::MOST);
+                    leg.rto_min.get_or_insert(mec.rto_min.unwrap_or(LINUX_RTO_MIN));
                 }
                 if schema < 3 {
                     relay.reordering_hold.get_or_insert(Span::ZERO);
                 }
-                relay.client_leg.initial_window_beside.get_or_insert(FirstWindows::MOST);
-                relay.client_leg.rto_min.get_or_insert(mec.rto_min.unwrap_or(LINUX_RTO_MIN));
+                if schema == 1 {
+                    leg.congestion_control.get_or_insert_with(|| mec.congestion_control.clone());
+                }
             }
             self.short = self.short.map(|short| Box::new(short.as_of(schema)));
         }

@@ -204,3 +204,20 @@ impl<'de> Deserialize<'de> for Dscp {
         deserializer.deserialize_any(Either)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_of_a_buffer_that_is_tuned() {
+        let size = |kib| Some(ByteSize::from_kib(kib));
+        let fault = |receive_buffer, initial_receive_window| {
+            let leg = LegConfig { receive_buffer, initial_receive_window, ..LegConfig::default() };
+            leg.first_fault().map(|(key, _)| key)
+        };
+        assert_eq!(fault(None, size(256)), None);
+        assert_eq!(fault(None, size(1)), Some("initial_receive_window"));
+        assert_eq!(fault(size(64), size(256)), Some("initial_receive_window"));
+    }
+}

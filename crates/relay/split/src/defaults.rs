@@ -24,9 +24,6 @@ pub const WINDOW_BESIDE: u32 = 2;
 /// round trip of some milliseconds, takes that for all that the link carries.
 pub const CLIENT_LEG_RECEIVE_WINDOW: u64 = 1 << 20;
 
-/// What Linux begins with there, in bytes: what a window without a scale can say (RFC 9293, 3.1).
-pub const LINUX_RECEIVE_WINDOW: u64 = 1 << 16;
-
 /// Least retransmission timeout towards clients (RFC 6298, 2.4; RFC 8961 asks for as much while nothing is known). A leg
 /// over radio has a short round trip until something waits in its queue, and then one of up to a second.
 pub const CLIENT_LEG_RTO_MIN: Span = Span::from_secs(1);

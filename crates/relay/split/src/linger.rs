@@ -11,6 +11,7 @@ pub struct Linger {
     since: Option<Time>,
     /// When all was seen to be acknowledged.
     delivered: Option<Time>,
+    has_had_time: bool,
 }
 
 impl Linger {
@@ -39,12 +40,13 @@ impl Linger {
 
     /// The peer has acknowledged all of it by now.
     pub fn delivered(&mut self, now: Time) {
-        self.delivered.get_or_insert(now);
+        let since = *self.delivered.get_or_insert(now);
+        self.has_had_time = now.since(since) >= Linger::GRACE;
     }
 
-    /// Whether a client that has all of it by now has had [its time](Linger::GRACE).
-    pub fn has_had_time(&self, now: Time) -> bool {
-        self.delivered.is_some_and(|since| now.since(since) >= Linger::GRACE)
+    /// Whether a client that has all of it has had [its time](Linger::GRACE) when that was last seen.
+    pub fn has_had_time(&self) -> bool {
+        self.has_had_time
     }
 }
 
@@ -67,10 +69,12 @@ mod tests {
     fn who_has_all_of_it_has_time_to_read_it() {
         let at = |millis| Time::ZERO + Span::from_millis(millis);
         let mut linger = Linger::default();
-        assert!(!linger.has_had_time(at(1_000)));
-        linger.delivered(at(1_000));
-        linger.delivered(at(1_010));
-        assert!(!linger.has_had_time(at(1_049)));
-        assert!(linger.has_had_time(at(1_050)));
+        assert!(!linger.has_had_time());
+        for millis in [1_000, 1_010, 1_049] {
+            linger.delivered(at(millis));
+            assert!(!linger.has_had_time());
+        }
+        linger.delivered(at(1_050));
+        assert!(linger.has_had_time());
     }
 }

@@ -178,8 +178,6 @@ pub struct Pump {
     directions: PerLeg<Direction>,
     idle: IdleTracker,
     linger: Linger,
-    /// A client whose server has failed has had [its time](Linger::GRACE) to read what that had answered.
-    has_had_time: bool,
     /// The server has answered, and no turn was since.
     has_just_connected: bool,
 }
@@ -225,7 +223,6 @@ impl Pump {
             directions: PerLeg { client: direction(ahead.client), server: direction(ahead.server) },
             idle: IdleTracker::new(),
             linger: Linger::default(),
-            has_had_time: false,
             has_just_connected: false,
         }
     }
@@ -404,7 +401,6 @@ impl Pump {
         if unacknowledged == 0 && self.flow.awaits_drain(to) {
             self.linger.delivered(now);
         }
-        self.has_had_time = self.linger.has_had_time(now);
         if self.linger.is_over(acknowledged, now) {
             self.flow.fail(Cause::Reset(lost));
         }
@@ -565,7 +561,7 @@ impl Pump {
             && from == Leg::Server
             && self.flow.total_received(from) > 0
             && !self.ends[to].finishing
-            && !self.has_had_time
+            && !self.linger.has_had_time()
     }
 
     /// A leg's peer has sent urgent data.
