@@ -11,6 +11,14 @@ typedef __INT32_TYPE__ s32;
 
 #define CC_INLINE static inline __attribute__((always_inline, unused))
 
+/* A function that Linux verifies once and not wherever it is called: what else would multiply the ways through an algorithm. It
+ * returns an integer, and looks whether its pointers are null. */
+#ifdef __bpf__
+#define CC_APART __attribute__((noinline)) int
+#else
+#define CC_APART static inline __attribute__((unused)) int
+#endif
+
 /* Hides from the compiler what it knows of a variable. Clang 14 turns some arithmetic into operations
  * that it cannot compile for BPF: of 128 bits, or on leading zeros. */
 #define CC_OPAQUE(variable) __asm__ volatile("" : "+r"(variable))

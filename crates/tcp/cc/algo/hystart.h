@@ -133,13 +133,13 @@ CC_INLINE int hystart_plus_plus_full(struct hystart *hystart, const struct cc *c
 		hystart_round(hystart, cc);
 	}
 	hystart_sample(hystart, rtt_us);
-	if (hystart->samples < HYSTART_N_RTT_SAMPLE)
-		return 0;
 	if (hystart->css_rounds) {
-		/* The delay was a passing one: back to slow start. */
+		/* The delay was a passing one: back to slow start. One sample shows that, where it takes HYSTART_N_RTT_SAMPLE
+		 * to speak of a queue: more could only be less. A peer that takes packets together (GRO) acknowledges a round
+		 * by fewer, and rounds without a say would end slow start all the same. */
 		if (hystart->current_us < hystart->baseline_us)
 			hystart->css_rounds = 0;
-	} else if (hystart->last_us &&
+	} else if (hystart->samples >= HYSTART_N_RTT_SAMPLE && hystart->last_us &&
 		   hystart->current_us >=
 			   hystart->last_us + hystart_threshold_us(hystart->last_us)) {
 		hystart->baseline_us = hystart->current_us;

@@ -104,8 +104,10 @@ CC_INLINE u32 radio_now_ms(const struct cc *cc)
 	return (u32)(cc->now_ns / NSEC_PER_MSEC);
 }
 
-CC_INLINE void radio_end_round(struct radio *radio, const struct cc *cc)
+CC_APART radio_end_round(struct radio *radio, const struct cc *cc)
 {
+	if (!radio || !cc)
+		return 0;
 	if (radio->rtt_us)
 		best_observe(&radio->deepest, sub_sat32(radio->rtt_us, cc->min_rtt_us),
 			     radio_now_ms(cc), RADIO_DEEPEST_MS);
@@ -113,6 +115,7 @@ CC_INLINE void radio_end_round(struct radio *radio, const struct cc *cc)
 	radio->round_ends = cc->delivered;
 	radio->last_rtt_us = radio->rtt_us;
 	radio->rtt_us = 0;
+	return 0;
 }
 
 CC_INLINE void radio_observe(struct radio *radio, const struct cc *cc,

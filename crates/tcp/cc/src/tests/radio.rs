@@ -100,6 +100,28 @@ fn a_stall_does_not_end_slow_start() {
     assert!((150..=450).contains(&cubic), "{cubic}");
 }
 
+/// A peer that takes packets together acknowledges a round by fewer than HyStart++ asks of one that speaks of a queue; that
+/// the delay has passed each of them shows.
+#[test]
+fn a_delay_that_passed_is_seen_in_rounds_of_few_acknowledgements() {
+    let delay = |cwnd: u32| Span::from_millis(if (150..300).contains(&cwnd) { 140 } else { 100 });
+    // By single packets until the delay is seen, then by so many at once.
+    let left_at = |few| {
+        let mut sender = Sender::new("radio", Config::default(), Span::from_millis(100));
+        sender.app_limited = true;
+        while sender.control.in_slow_start() && sender.control.cwnd() < 2000 {
+            let cwnd = sender.control.cwnd();
+            sender.sample.rtt = Some(delay(cwnd));
+            sender.sample.acked = if cwnd < 200 { 1 } else { few };
+            sender.ack();
+        }
+        sender.control.cwnd()
+    };
+    for few in [1, 64, 128] {
+        assert!(left_at(few) >= 2000, "{few} {}", left_at(few));
+    }
+}
+
 /// A queue that stays ends it as HyStart++ does, whatever CUBIC is configured to have.
 #[test]
 fn a_queue_that_stays_ends_slow_start() {
