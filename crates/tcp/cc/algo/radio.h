@@ -11,7 +11,10 @@
  *    round-trip time (Westwood's BWE x RTTmin), and a burst: no queue is held by less.
  * 3. Losses without a queue of which there are more than chance takes: a policer has none. Once or twice that can be
  *    what slow start has sent into a queue that was full before it was seen: then the window falls to what the path was
- *    seen to carry. Again, every loss is congestion for some time.
+ *    seen to carry. Again, every loss is congestion for some time. A burst into an empty queue, of which the least round trip
+ *    of its round tells nothing, is told from a policer by the packet delivered last: if it has met a queue, the window
+ *    falls to a part of what path and queue hold. So it does where the first slow start ends by rule 1: its window may
+ *    be twice that, and what CUBIC leaves of it would overflow the queue again.
  * 4. ECN's marks: the network itself says so.
  *
  * And slow start goes on if the delay that ended it was a passing one (HyStart++, RFC 9406): a link layer that delivers in
@@ -200,10 +203,15 @@ CC_INLINE enum radio_cause radio_cause(struct radio *radio, const struct cc *cc)
 	return RADIO_CHANCE;
 }
 
-CC_INLINE void radio_reduce(struct radio *radio, struct cc *cc, enum radio_cause cause)
+/* `rtt_us` is the round trip of the packet delivered last; 0: none was measured. */
+CC_INLINE void radio_reduce(struct radio *radio, struct cc *cc, enum radio_cause cause, u32 rtt_us)
 {
 	u64 carried = cc_bdp(cc, best_value(&radio->bandwidth), cc->min_rtt_us);
 	u64 left = carried + min64(carried / RADIO_BURST_DIVISOR, RADIO_BURST);
+	/* CUBIC's part of what path and queue hold. */
+	u64 held = cc_bdp(cc, best_value(&radio->bandwidth), rtt_us) * CUBIC_BETA_NUMERATOR /
+		   CUBIC_BETA_DENOMINATOR;
+	int overshoots = cause == RADIO_CONGESTION && cc->ssthresh >= CC_SSTHRESH_INFINITE && held;
 	u32 cwnd = cc->cwnd;
 
 	if (!radio->reduced)
@@ -214,8 +222,9 @@ CC_INLINE void radio_reduce(struct radio *radio, struct cc *cc, enum radio_cause
 	hystart_reset(&radio->cubic.hystart);
 	if (cause == RADIO_SHALLOW_QUEUE)
 		cc->ssthresh = max32(cc->ssthresh, (u32)min64(left, cwnd));
-	else if (cause == RADIO_OVERFLOW && left)
-		cc->ssthresh = max32((u32)min64(cc->ssthresh, left), CC_SSTHRESH_LEAST);
+	else if (left && (cause == RADIO_OVERFLOW || overshoots))
+		cc->ssthresh = max32((u32)min64(cc->ssthresh, max64(left, held)),
+				     CC_SSTHRESH_LEAST);
 	prr_begin(&radio->prr, cc);
 }
 
@@ -265,7 +274,7 @@ CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc
 	else if (lost)
 		cause = radio_cause(radio, cc);
 	if (cause != RADIO_CHANCE && !radio->reducing && cc->state != CC_LOSS)
-		radio_reduce(radio, cc, cause);
+		radio_reduce(radio, cc, cause, sample->rtt_us);
 	/* What is held lost has not left the path. */
 	if (radio->spurious)
 		radio->prr.out = add_sat32(radio->prr.out, lost);
@@ -322,7 +331,7 @@ CC_INLINE void radio_tail_lost(struct radio *radio, struct cc *cc)
 	enum radio_cause cause = radio_cause(radio, cc);
 
 	if (cause != RADIO_CHANCE && !radio->reducing)
-		radio_reduce(radio, cc, cause);
+		radio_reduce(radio, cc, cause, 0);
 }
 
 CC_INLINE void radio_event(struct radio *radio, struct cc *cc, enum cc_event event)

@@ -164,6 +164,21 @@ fn a_loss_with_a_queue_is_cubics() {
 /// Who came into the queue of others takes a round trip of 12 ms for the path's. 4 ms more are no more than
 /// tells of a queue, but the most that was seen: 800 packets in 16 ms are 600 in the 12 ms that the path
 /// is held to take, and a burst of 44 more. CUBIC would leave 560.
+/// Slow start's window is up to twice what path and queue hold. CUBIC's part of it would overflow the queue once more.
+#[test]
+fn slow_starts_overflow_leaves_a_part_of_what_was_held() {
+    for cwnd in [500, 1000, 2000] {
+        let mut sender = sender(500, Span::from_millis(60)).at(cwnd);
+        sender.control.set_ssthresh(i32::MAX as u32);
+        sender.connection.lost += 1;
+        sender.control.on_reduction(&sender.connection, State::Recovery);
+        // Delivered at the rate that 500 packets in a round trip are.
+        sender.acknowledge(&Sample { rate: None, ..sender.sample });
+        let left = sender.control.ssthresh();
+        assert!((345..=355).contains(&left), "{cwnd} {left}");
+    }
+}
+
 #[test]
 fn a_loss_at_the_deepest_queue_leaves_what_the_path_carries() {
     let mut sender = sender_on(Span::from_millis(12), 800, Span::from_millis(16));
@@ -226,6 +241,23 @@ fn an_overflow_is_no_policer() {
         }
     }
     assert_eq!(sender.control.ssthresh(), left);
+}
+
+/// The first packets of a burst into an empty queue are the least of their round, and tell of none. The one delivered last does.
+#[test]
+fn an_overflow_behind_a_burst_leaves_a_part_of_what_was_held() {
+    let full = Span::from_millis(60);
+    for (last, left) in [(BASE, 60..75), (full, 200..215)] {
+        let mut sender = sender(300, full);
+        sender.sample.rtt = Some(BASE);
+        sender.round();
+        sender.round();
+        sender.connection.lost += 200;
+        sender.control.on_reduction(&sender.connection, State::Recovery);
+        sender.sample.rtt = Some(last);
+        sender.ack();
+        assert!(left.contains(&sender.control.ssthresh()), "{}", sender.control.ssthresh());
+    }
 }
 
 /// The acknowledgement that begins a reduction tells of a third of what was in flight as lost. None of that was sent since,
