@@ -2,7 +2,7 @@ use midspan_cc::Control;
 use midspan_cc::feedback::Value;
 use midspan_units::{Span, Time};
 
-use crate::receiver::{Arrival, Hurry, Receiver};
+use crate::receiver::{Arrival, Hurry, Receiver, Told};
 use crate::segment::{position, sequence};
 use crate::sender::{Acknowledgement, Outgoing, Sender};
 use crate::{Config, EcnMode, Event, Info, Segment};
@@ -64,7 +64,7 @@ pub struct Endpoint {
     passive: bool,
     lingers_until: Option<Time>,
     reset_due: bool,
-    /// An acknowledgement of what came before a packet that was marked differently.
+    /// An acknowledgement of what came before a packet that was marked differently, or that is of one block too many.
     before: Option<Segment>,
     bursts: u64,
 }
@@ -415,6 +415,9 @@ impl Endpoint {
         };
         let rtt = self.sender.rtt();
         self.receiver.arrive(now, &arrival, rtt.smoothed(), rtt.rto());
+        if let Some(told) = self.receiver.take_told() {
+            self.before = Some(self.acknowledging(now, self.sender.nxt(), told));
+        }
     }
 
     fn look_for_the_end(&mut self, now: Time) {
@@ -563,7 +566,12 @@ impl Endpoint {
 
     /// A segment at `start` with everything that acknowledges.
     fn segment(&mut self, now: Time, start: u64) -> Segment {
-        let (window, blocks, sack_count) = self.receiver.acknowledge();
+        let told = self.receiver.acknowledge();
+        self.acknowledging(now, start, told)
+    }
+
+    fn acknowledging(&self, now: Time, start: u64, told: Told) -> Segment {
+        let (window, blocks, sack_count) = told;
         let peer = self.initial.1;
         Segment {
             seq: sequence(self.initial.0, start),

@@ -154,6 +154,11 @@ impl Acks {
         }
     }
 
+    /// Whether SACKs are held back.
+    pub(super) fn holds_back(&self) -> bool {
+        self.compressed > 0
+    }
+
     /// The application has read. `enough` as above; `empty`: nothing is left to read. Whether that
     /// calls for an acknowledgement.
     pub(super) fn after_read(&mut self, enough: bool, empty: bool) -> bool {

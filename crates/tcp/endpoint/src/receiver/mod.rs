@@ -30,10 +30,15 @@ pub(crate) struct Receiver {
     fin: Option<u64>,
     out_of_order: Ranges,
     report: Report,
+    /// What was told when SACKs that were held back would have been too many for one acknowledgement.
+    told: Option<Told>,
     acks: Acks,
     window: Window,
     pub(crate) ecn: EcnEcho,
 }
+
+/// What an acknowledgement says: its window field, and its SACK blocks and how many they are.
+pub(crate) type Told = (u16, [(u64, u64); 3], u8);
 
 /// Data that has come.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +62,7 @@ impl Receiver {
             fin: None,
             out_of_order: Ranges::default(),
             report: Report::default(),
+            told: None,
             acks: Acks::new(config),
             window: Window::new(config),
             ecn: EcnEcho::default(),
@@ -136,8 +142,14 @@ impl Receiver {
         if fresh < end - start {
             self.report.duplicate(start, end);
         }
-        self.report.arrived(self.out_of_order.around(start).unwrap_or((start, end)));
-        self.acks.due();
+        let block = self.out_of_order.around(start).unwrap_or((start, end));
+        if self.acks.holds_back() && self.report.overflows(block, &self.out_of_order) {
+            // As Linux does: what is held back is told, and what came now waits for what comes next, or is told of with it.
+            self.told = Some(self.acknowledge());
+        } else {
+            self.acks.due();
+        }
+        self.report.arrived(block);
         self.window.grow((end - start) as u32, self.buffered());
     }
 
@@ -257,9 +269,13 @@ impl Receiver {
         self.acks.data_sent(now);
     }
 
-    /// An acknowledgement is sent, by itself or with data: its window field, and its SACK blocks
-    /// and how many they are.
-    pub(crate) fn acknowledge(&mut self) -> (u16, [(u64, u64); 3], u8) {
+    /// An acknowledgement that went before what came last was dealt with.
+    pub(crate) fn take_told(&mut self) -> Option<Told> {
+        self.told.take()
+    }
+
+    /// An acknowledgement is sent, by itself or with data.
+    pub(crate) fn acknowledge(&mut self) -> Told {
         self.acks.sent();
         let window = self.window.advertise(self.nxt, self.buffered());
         let (blocks, count) = self.report.blocks(&self.out_of_order);

@@ -1,5 +1,8 @@
 use crate::ranges::Ranges;
 
+/// How many blocks there is room for in any option: with timestamps it holds three, and the first may be a duplicate's.
+const SURELY_TOLD: usize = 2;
+
 /// What goes into the SACK option: the block that came last first (RFC 2018, section 4), and before
 /// it, once, what came twice (RFC 2883).
 #[derive(Debug, Default)]
@@ -23,6 +26,13 @@ impl Report {
         let others = self.recent.iter().filter(|at| **at < block.0 || block.1 <= **at);
         recent[1..].iter_mut().zip(others).for_each(|(place, at)| *place = *at);
         self.recent = recent;
+    }
+
+    /// Whether the next acknowledgement might not tell of all that the last one has not told of, now that something has
+    /// become part of `block`: an option has room for three blocks, one of which may be a duplicate's.
+    pub(super) fn overflows(&self, block: (u64, u64), ranges: &Ranges) -> bool {
+        let known = self.recent.iter().filter(|at| ranges.around(**at).is_some());
+        known.take_while(|at| **at < block.0 || block.1 <= **at).count() >= SURELY_TOLD
     }
 
     /// The blocks of the next acknowledgement, and how many.
