@@ -129,7 +129,7 @@ impl Sender {
         let patience = self.rack_patience();
         self.board.forget_guesses();
         self.board.mark_first_lost();
-        self.board.judge(now, u64::MAX, |segment| now.since(segment.at) >= patience);
+        self.board.judge(u64::MAX, |segment| now.since(segment.at) >= patience);
         self.tell_lost(now, LossDetection::Timeout);
     }
 

@@ -13,9 +13,8 @@ const PERSISTENCE: u32 = 16;
 
 #[derive(Debug)]
 pub(super) struct Rack {
-    /// When the segment sent last of all delivered ones was sent, and where it ended.
-    at: Time,
-    end: u64,
+    /// The order of the segment sent last of all delivered ones.
+    order: u64,
     /// How long it took to be delivered.
     rtt: Span,
     /// The above has changed, or what is lost must be found anew.
@@ -33,8 +32,7 @@ pub(super) struct Rack {
 impl Default for Rack {
     fn default() -> Self {
         Rack {
-            at: Time::ZERO,
-            end: 0,
+            order: 0,
             rtt: Span::ZERO,
             advanced: false,
             dsack_seen: false,
@@ -54,8 +52,8 @@ impl Rack {
             return;
         }
         self.advanced = true;
-        if (segment.at, segment.end) > (self.at, self.end) {
-            (self.at, self.end, self.rtt) = (segment.at, segment.end, rtt);
+        if segment.order >= self.order {
+            (self.order, self.rtt) = (segment.order, rtt);
         }
     }
 
@@ -102,7 +100,7 @@ impl Sender {
         }
         let patience = self.rack_patience();
         let mut longest = None;
-        self.board.judge(self.rack.at, self.rack.end, |segment| {
+        self.board.judge(self.rack.order, |segment| {
             let left = patience.saturating_sub(now.since(segment.at));
             if left > Span::ZERO {
                 longest = longest.max(Some(left));

@@ -70,9 +70,8 @@ impl Deliveries {
     /// A segment is delivered.
     pub(crate) fn deliver(&mut self, segment: &Sent) {
         self.total += 1;
-        let key = (segment.at, segment.end);
-        if self.latest.is_none_or(|(at, end, _)| key > (at, end)) {
-            self.latest = Some((segment.at, segment.end, segment.stamp));
+        if self.latest.is_none_or(|(_, order, _)| segment.order > order) {
+            self.latest = Some((segment.at, segment.order, segment.stamp));
         }
     }
 

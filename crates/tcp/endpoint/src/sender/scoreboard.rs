@@ -19,6 +19,8 @@ pub(crate) struct Sent {
     pub(crate) leads: bool,
     /// When it was last sent.
     pub(crate) at: Time,
+    /// How many segments had been sent then: of several that went at one time it says which was first. The scoreboard counts.
+    pub(crate) order: u64,
     /// For the delivery rate, as of when it was last sent.
     pub(crate) stamp: Stamp,
     /// Delivered, by a SACK.
@@ -32,9 +34,10 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// Whether it was sent before another one, by time and then by position (RFC 8985, 6.2).
-    pub(crate) fn before(&self, at: Time, end: u64) -> bool {
-        (self.at, self.end) < (at, end)
+    /// Whether it was sent before another one (RFC 8985, 6.2). That breaks a tie of times by position; here what several
+    /// acknowledgements let go has one time, and a retransmission may have gone behind what is beyond it.
+    pub(crate) fn before(&self, order: u64) -> bool {
+        self.order < order
     }
 }
 
@@ -42,6 +45,8 @@ impl Sent {
 #[derive(Debug, Default)]
 pub(crate) struct Scoreboard {
     segments: VecDeque<Sent>,
+    /// Segments sent since the start of the connection, retransmissions too.
+    ever_sent: u64,
     /// Number of the first of them.
     first: u64,
     /// Those that lead a burst.
@@ -58,8 +63,8 @@ pub(crate) struct Scoreboard {
     next_lost: u64,
     /// No segment before this one is sent once and neither SACKed nor lost.
     next_fresh: u64,
-    /// Retransmissions in the order of time. Some of them are over.
-    retransmissions: VecDeque<(Time, u64)>,
+    /// Retransmissions in the order in which they went, and the number of each. Some of them are over.
+    retransmissions: VecDeque<(u64, u64)>,
     /// Ranges of segments held lost since they were taken, where somebody wants to know.
     marked: Option<Vec<(u64, u64)>>,
 }
@@ -176,7 +181,8 @@ impl Scoreboard {
     /// A segment was sent for the first time.
     pub(crate) fn push(&mut self, segment: Sent) {
         self.leaders += u32::from(segment.leads);
-        self.segments.push_back(segment);
+        self.segments.push_back(Sent { order: self.ever_sent, ..segment });
+        self.ever_sent += 1;
     }
 
     /// Takes out what is acknowledged up to `una`, segment by segment. One that is acknowledged in
@@ -259,9 +265,9 @@ impl Scoreboard {
         self.next_fresh = self.first;
     }
 
-    /// Looks at every segment that was sent before (`at`, `end`) and may be in flight: `expired`
+    /// Looks at every segment that was sent before the one of that order and may be in flight: `expired`
     /// says whether to hold it lost. Stops early where only later ones follow.
-    pub(crate) fn judge(&mut self, at: Time, end: u64, mut expired: impl FnMut(&Sent) -> bool) {
+    pub(crate) fn judge(&mut self, order: u64, mut expired: impl FnMut(&Sent) -> bool) {
         // Those sent once were sent in the order of their numbers.
         let mut passed = true;
         let mut number = self.next_fresh;
@@ -273,9 +279,9 @@ impl Scoreboard {
                 number = (self.first + offset as u64).max(number + 1);
             } else if segment.lost || segment.retransmitted {
                 number += 1;
-            } else if !segment.before(at, end) && !segment.ever_retransmitted {
+            } else if !segment.before(order) && !segment.ever_retransmitted {
                 break;
-            } else if segment.before(at, end) && expired(segment) {
+            } else if segment.before(order) && expired(segment) {
                 self.mark_lost(number);
                 number += 1;
             } else {
@@ -289,11 +295,11 @@ impl Scoreboard {
         }
         let mut index = 0;
         while let Some(&(sent, number)) = self.retransmissions.get(index) {
-            let flying = self
-                .get(number)
-                .filter(|segment| segment.at == sent && segment.retransmitted && !segment.sacked);
+            let flying = self.get(number).filter(|segment| {
+                segment.order == sent && segment.retransmitted && !segment.sacked
+            });
             match flying {
-                Some(segment) if !segment.before(at, end) => break,
+                Some(segment) if !segment.before(order) => break,
                 Some(segment) if !expired(segment) => {
                     index += 1;
                     continue;
@@ -321,13 +327,15 @@ impl Scoreboard {
 
     /// `number` is sent again.
     pub(crate) fn retransmit(&mut self, number: u64, now: Time, stamp: Stamp) {
+        let order = self.ever_sent;
         let Some(segment) = self.get_mut(number) else { return };
         let already = std::mem::replace(&mut segment.retransmitted, true);
         segment.ever_retransmitted = true;
-        segment.at = now;
+        (segment.at, segment.order) = (now, order);
         segment.stamp = stamp;
         self.retransmitted += u32::from(!already);
-        self.retransmissions.push_back((now, number));
+        self.ever_sent += 1;
+        self.retransmissions.push_back((order, number));
     }
 }
 
@@ -348,6 +356,7 @@ mod tests {
                 end: n * 10 + 10,
                 leads: true,
                 at: at(n),
+                order: n,
                 stamp: Stamp::default(),
                 sacked: false,
                 lost: false,
@@ -381,16 +390,30 @@ mod tests {
     fn the_pipe_is_what_rfc_6675_says() {
         let mut board = board(10);
         sack(&mut board, 50, 100);
-        board.judge(at(9), 100, |segment| segment.start < 30);
+        board.judge(9, |segment| segment.start < 30);
         assert_eq!((board.lost(), board.in_flight()), (3, 2));
         assert_eq!(board.next_lost(), Some(0));
         board.retransmit(0, at(20), Stamp::default());
         assert_eq!((board.next_lost(), board.in_flight()), (Some(1), 3));
         // The retransmission itself is lost.
-        board.judge(at(30), 100, |segment| segment.start == 0);
+        board.judge(u64::MAX, |segment| segment.start == 0);
         assert_eq!((board.next_lost(), board.in_flight(), board.ever_lost()), (Some(0), 2, 4));
         board.forgive();
         assert_eq!((board.lost(), board.next_lost(), board.in_flight()), (0, None, 5));
+    }
+
+    /// What one acknowledgement lets go after the other at one time was sent in that order.
+    #[test]
+    fn a_retransmission_goes_behind_what_went_at_the_same_time() {
+        let mut board = board(10);
+        sack(&mut board, 50, 90);
+        board.judge(8, |segment| segment.start == 0);
+        board.retransmit(0, at(9), Stamp::default());
+        sack(&mut board, 90, 100);
+        board.judge(9, |segment| segment.start == 0);
+        assert_eq!((board.next_lost(), board.ever_lost()), (None, 1));
+        board.judge(11, |segment| segment.start == 0);
+        assert_eq!((board.next_lost(), board.ever_lost()), (Some(0), 2));
     }
 
     #[test]
@@ -398,7 +421,7 @@ mod tests {
         let mut board = board(10);
         sack(&mut board, 40, 60);
         let mut judged = Vec::new();
-        board.judge(at(7), 80, |segment| {
+        board.judge(7, |segment| {
             judged.push(segment.start / 10);
             false
         });

@@ -183,6 +183,7 @@ impl Sender {
             end,
             leads: self.pacer.is_between_bursts(),
             at: now,
+            order: 0,
             stamp,
             sacked: false,
             lost: false,
