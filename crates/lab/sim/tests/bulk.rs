@@ -252,6 +252,53 @@ fn tcp_me_hears_a_base_station() {
     assert!(some > 0 && marked != unmarked, "{some} marks: {marked} and {unmarked} bit/s");
 }
 
+/// Where nothing overtakes anything, nothing is sent again but what queues have dropped: bursts behind stalls overflow them, and
+/// what is missing is told of block by block.
+#[test]
+fn what_comes_in_order_is_repeated_where_it_was_dropped() {
+    let mut dropped_in_all = 0;
+    for control in ["cubic", "bbr", "ms_bbr3"] {
+        let text = format!(
+            r#"
+            name = "test"
+            title = "Test"
+            seed = 1
+            variants = ["none"]
+            [path.access]
+            up = [{{ delay = "0.5 ms" }}]
+            down = [
+                {{ rlc = {{ rate = "200 Mbit/s", failure = "10 %", retransmit = "frame", buffer = "1250 KB" }} }},
+                {{ delay = "0.5 ms" }},
+            ]
+            [path.wide]
+            up = [{{ delay = "24.5 ms" }}]
+            down = [{{ rate = {{ rate = "200 Mbit/s", queue = {{ bytes = "1250 KB" }} }} }}, {{ delay = "24.5 ms" }}]
+            [hosts]
+            ue = {{ buffers = "max" }}
+            mec = {{ buffers = "max" }}
+            server = {{ congestion_control = "{control}", buffers = "max" }}
+            [workload]
+            kind = "transfer"
+            direction = "download"
+            size = "30 MB"
+            count = 1
+            "#
+        );
+        let spec = Scenario::parse(&text, "test.toml").unwrap().cells()[0].spec.clone();
+        for (variant, seed) in [(Variant::None, 1), (Variant::Midspan, 1), (Variant::Midspan, 2)] {
+            let run = measure(&spec, variant, seed);
+            let ways = run.links.iter().flat_map(|link| [&link.up, &link.down]);
+            let dropped: u64 = ways.flat_map(|way| way.dropped.values()).sum();
+            let again: u64 = run.legs.iter().map(|leg| u64::from(leg.retransmits)).sum();
+            // A probe at the tail of a flight may go for what only waits.
+            let probes = again.saturating_sub(dropped);
+            assert!(probes <= 2, "{control}, {variant}, {seed}: {again}, {dropped} dropped");
+            dropped_in_all += dropped;
+        }
+    }
+    assert!(dropped_in_all > 1000, "{dropped_in_all}");
+}
+
 /// The second of two flows with controls of their own comes later, into the queue of the first.
 #[test]
 fn flows_may_have_controls_of_their_own_and_start_one_after_the_other() {
