@@ -5,21 +5,15 @@ use midspan_scenario::record::{BulkRecord, Measurement, Variant, WorkloadRecord}
 use midspan_scenario::{CellSpec, Scenario};
 use midspan_sim::run;
 
-/// 100 Mbit/s and a queue of a bandwidth-delay product, `access` after it, 50 ms; an upload unless
-/// `workload` says otherwise.
-fn cell(access: &str, control: &str, workload: &str) -> CellSpec {
+/// A path's links, with the same control and large buffers everywhere.
+fn over(path: &str, control: &str, workload: &str) -> CellSpec {
     let text = format!(
         r#"
         name = "test"
         title = "Test"
         seed = 1
         variants = ["none"]
-        [path.access]
-        up = [{{ rate = {{ rate = "100 Mbit/s", queue = {{ bytes = "625 KB" }} }} }}, {access} {{ delay = "0.5 ms" }}]
-        down = [{{ delay = "0.5 ms" }}]
-        [path.wide]
-        up = [{{ delay = "24.5 ms" }}]
-        down = [{{ delay = "24.5 ms" }}]
+        {path}
         [hosts]
         ue = {{ congestion_control = "{control}", buffers = "max" }}
         mec = {{ congestion_control = "{control}", buffers = "max" }}
@@ -29,6 +23,22 @@ fn cell(access: &str, control: &str, workload: &str) -> CellSpec {
         "#
     );
     Scenario::parse(&text, "test.toml").unwrap().cells()[0].spec.clone()
+}
+
+/// 100 Mbit/s and a queue of a bandwidth-delay product, `access` after it, 50 ms; an upload unless
+/// `workload` says otherwise.
+fn cell(access: &str, control: &str, workload: &str) -> CellSpec {
+    let path = format!(
+        r#"
+        [path.access]
+        up = [{{ rate = {{ rate = "100 Mbit/s", queue = {{ bytes = "625 KB" }} }} }}, {access} {{ delay = "0.5 ms" }}]
+        down = [{{ delay = "0.5 ms" }}]
+        [path.wide]
+        up = [{{ delay = "24.5 ms" }}]
+        down = [{{ delay = "24.5 ms" }}]
+        "#
+    );
+    over(&path, control, workload)
 }
 
 const BULK: &str = "kind = 'bulk'\ndirection = 'upload'\ntime = '8 s'\nwarmup = '3 s'";
@@ -256,35 +266,21 @@ fn tcp_me_hears_a_base_station() {
 /// what is missing is told of block by block.
 #[test]
 fn what_comes_in_order_is_repeated_where_it_was_dropped() {
+    let path = r#"
+        [path.access]
+        up = [{ delay = "0.5 ms" }]
+        down = [
+            { rlc = { rate = "200 Mbit/s", failure = "10 %", retransmit = "frame", buffer = "1250 KB" } },
+            { delay = "0.5 ms" },
+        ]
+        [path.wide]
+        up = [{ delay = "24.5 ms" }]
+        down = [{ rate = { rate = "200 Mbit/s", queue = { bytes = "1250 KB" } } }, { delay = "24.5 ms" }]
+        "#;
+    let transfer = "kind = 'transfer'\ndirection = 'download'\nsize = '30 MB'\ncount = 1";
     let mut dropped_in_all = 0;
     for control in ["cubic", "bbr", "ms_bbr3"] {
-        let text = format!(
-            r#"
-            name = "test"
-            title = "Test"
-            seed = 1
-            variants = ["none"]
-            [path.access]
-            up = [{{ delay = "0.5 ms" }}]
-            down = [
-                {{ rlc = {{ rate = "200 Mbit/s", failure = "10 %", retransmit = "frame", buffer = "1250 KB" }} }},
-                {{ delay = "0.5 ms" }},
-            ]
-            [path.wide]
-            up = [{{ delay = "24.5 ms" }}]
-            down = [{{ rate = {{ rate = "200 Mbit/s", queue = {{ bytes = "1250 KB" }} }} }}, {{ delay = "24.5 ms" }}]
-            [hosts]
-            ue = {{ buffers = "max" }}
-            mec = {{ buffers = "max" }}
-            server = {{ congestion_control = "{control}", buffers = "max" }}
-            [workload]
-            kind = "transfer"
-            direction = "download"
-            size = "30 MB"
-            count = 1
-            "#
-        );
-        let spec = Scenario::parse(&text, "test.toml").unwrap().cells()[0].spec.clone();
+        let spec = over(path, control, transfer);
         for (variant, seed) in [(Variant::None, 1), (Variant::Midspan, 1), (Variant::Midspan, 2)] {
             let run = measure(&spec, variant, seed);
             let ways = run.links.iter().flat_map(|link| [&link.up, &link.down]);
