@@ -192,9 +192,19 @@ CC_INLINE void cubic_avoid_congestion(struct cubic *cubic, struct cc *cc, u32 ac
 	cubic->credit = (u32)(sum & ((1u << CUBIC_CREDIT_SHIFT) - 1));
 }
 
+/* For a second from the beginning of a stage of congestion avoidance Linux makes nothing of round-trip times. Where that stage
+ * was a mistake, and was taken back, slow start goes on, and nothing but a loss ends it within that second. */
+#define CUBIC_DEAF_NS NSEC_PER_SEC
+
+CC_INLINE int cubic_is_deaf(const struct cubic *cubic, const struct cc *cc)
+{
+	return cc->config.cubic_counted && cubic->curve.epoch_ns &&
+	       sub_sat(cc->now_ns, cubic->curve.epoch_ns) < CUBIC_DEAF_NS;
+}
+
 CC_INLINE void cubic_measure(struct cubic *cubic, struct cc *cc, const struct cc_sample *sample)
 {
-	if (sample->rtt_us && cc_in_slow_start(cc))
+	if (sample->rtt_us && cc_in_slow_start(cc) && !cubic_is_deaf(cubic, cc))
 		hystart_measure(&cubic->hystart, cc, sample->rtt_us);
 }
 

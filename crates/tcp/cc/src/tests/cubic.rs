@@ -212,6 +212,35 @@ fn hystart_leaves_once_but_for_timeouts() {
     }
 }
 
+/// A reduction is taken back after `acks` acknowledgements in congestion avoidance, and slow start goes on after `pause`: the window
+/// at which it is left, where each packet more than 100 waits for 0.1 ms.
+fn slow_start_after_a_mistake(acks: u32, pause: Span, counted: bool) -> u32 {
+    let rtt = Span::from_millis(10);
+    let config = Config { cubic_counted: counted, ..Config::default() };
+    let mut sender = Sender::new("cubic", config, rtt);
+    sender.sample.acked = 16;
+    sender.lose();
+    (0..acks).for_each(|_| sender.ack());
+    sender.connection.now += pause;
+    sender.control.set_ssthresh(Control::SSTHRESH_INFINITE);
+    while sender.control.in_slow_start() && sender.control.cwnd() < 5_000 {
+        let queue = u64::from(sender.control.cwnd().saturating_sub(100));
+        sender.sample.rtt = Some(rtt + Span::from_micros(100) * queue);
+        sender.ack();
+    }
+    sender.control.cwnd()
+}
+
+/// Seen of Linux 6.18 behind late packets: where D-SACKs take a reduction back once congestion avoidance has begun, slow start goes on
+/// without HyStart.
+#[test]
+fn hystart_is_deaf_for_a_second_after_congestion_avoidance_began() {
+    assert!(slow_start_after_a_mistake(1, Span::ZERO, true) >= 5_000);
+    assert!(slow_start_after_a_mistake(0, Span::ZERO, true) < 500);
+    assert!(slow_start_after_a_mistake(1, Span::from_secs(1), true) < 500);
+    assert!(slow_start_after_a_mistake(1, Span::ZERO, false) < 500);
+}
+
 #[test]
 fn hystart_leaves_when_acknowledgements_fill_half_a_round_trip() {
     // Spread over the round trip, closer than 2 ms from 50 packets on.
