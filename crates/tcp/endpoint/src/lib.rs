@@ -39,8 +39,16 @@ fn timestamp(now: Time) -> u32 {
     ((now.as_nanos() / 1_000_000 + 1) as u32).max(1)
 }
 
+/// Whether timestamp `a` is older than `b`.
+fn is_before(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).cast_signed() < 0
+}
+
 /// The clock by which Linux's timers run: CONFIG_HZ=250, as distributions have it.
 const TICK: Span = Span::from_millis(4);
+
+/// What probes and reordering wait for beyond what is reckoned.
+const LEAST_TIMER: Span = Span::from_millis(2);
 
 /// When a timer strikes that is set to `span`: at a tick, and never early, so up to one late.
 fn strikes(now: Time, span: Span) -> Time {

@@ -2,7 +2,7 @@
 
 use midspan_units::{Span, Time};
 
-use super::Sender;
+use super::{Repair, Sender};
 use crate::event::Event;
 use midspan_cc::{Sample, State};
 
@@ -78,7 +78,8 @@ impl Sender {
             highest_sacked: self.board.highest_sacked().max(self.una),
         };
         let mut effects = AckEffects { ece: ack.ece, ..AckEffects::default() };
-        self.new_data_first = false;
+        self.repair = Repair::First;
+        self.rack.waits = false;
         // What an older acknowledgement says of the window is out of date.
         if ack.ack >= self.una && ack.right_edge > self.right_edge {
             effects.window_update = true;
@@ -86,8 +87,9 @@ impl Sender {
         }
         self.take_sacks(now, ack, &before, &mut effects);
         if ack.ack > self.una {
-            self.take_cumulative(now, ack.ack, &before, &mut effects);
+            self.take_cumulative(now, ack, &before, &mut effects);
         }
+        self.rack.adapt_window(self.deliveries.latest_sent_at(), self.deliveries.total());
         let rtt = self.measure_rtt(now, ack, &effects);
         self.end_tail_probe(now, ack.ack, &effects, ack.with_data);
         if ack.wla {
@@ -100,7 +102,6 @@ impl Sender {
         {
             self.loss_recovery(now, ack, before.una, &mut effects, duplicate);
         }
-        self.rack.adapt_window(self.una, self.nxt, &mut self.undo);
         if effects.advanced {
             self.arm_on_progress(now);
         }
@@ -154,7 +155,7 @@ impl Sender {
             board.sack(start, end, |segment| {
                 effects.sacked = true;
                 deliveries.deliver(segment);
-                rack.delivered(now, segment, min_rtt);
+                rack.delivered(now, segment, min_rtt, 0);
                 if !segment.ever_retransmitted {
                     effects.original_delivered |= segment.end <= recovery_point;
                     stretch(&mut effects.sacked_sent, segment.at);
@@ -166,7 +167,7 @@ impl Sender {
             });
         }
         if let Some(start) = effects.overtaken.take()
-            && self.state != State::Loss
+            && (self.state != State::Loss || self.undo.is_possible())
         {
             self.note_reordering(start);
         }
@@ -175,8 +176,18 @@ impl Sender {
     fn take_dsack(&mut self, (start, end): (u64, u64), effects: &mut AckEffects) {
         effects.dsack = true;
         self.totals.dsacks += 1;
-        let segments = end.saturating_sub(start).div_ceil(u64::from(self.config.mss)).max(1);
-        self.undo.duplicate_arrived(end, segments as u32);
+        if u64::from(self.totals.dsacks) > self.totals.retransmissions {
+            // The network has made this duplicate.
+            return;
+        }
+        let segments = end.saturating_sub(start).div_ceil(u64::from(self.config.mss)).max(1) as u32;
+        // It has left the network as one that was needed does.
+        self.deliveries.count(segments);
+        self.undo.duplicate_arrived(end, segments);
+        if self.board.was_repeated(start) {
+            // The original has come out of order, before its retransmission.
+            effects.overtaken = Some(start);
+        }
         if self.tail.was_repeated(end) {
             effects.dsack_of_probe = true;
         } else if self.totals.reorderings > 0 {
@@ -185,7 +196,14 @@ impl Sender {
         }
     }
 
-    fn take_cumulative(&mut self, now: Time, ack: u64, before: &Before, effects: &mut AckEffects) {
+    fn take_cumulative(
+        &mut self,
+        now: Time,
+        ack: &Acknowledgement<'_>,
+        before: &Before,
+        effects: &mut AckEffects,
+    ) {
+        let (ack, echo) = (ack.ack, ack.echo);
         effects.advanced = true;
         self.timeouts = 0;
         self.rtt.recover();
@@ -206,7 +224,7 @@ impl Sender {
             if !segment.sacked {
                 deliveries.deliver(segment);
                 if sack {
-                    rack.delivered(now, segment, min_rtt);
+                    rack.delivered(now, segment, min_rtt, echo);
                 }
             }
         });

@@ -3,24 +3,14 @@
 use midspan_units::{Span, Time};
 
 use super::ack::{AckEffects, Acknowledgement};
-use super::{Forced, Sender, prr::Prr, tail};
-use crate::TICK;
+use super::{Forced, Repair, Sender, prr::Prr, tail};
 use crate::event::{LossDetection, Timer};
 use midspan_cc::State;
 
 impl Sender {
-    /// A length of time, rounded up to the clock that timers run by.
-    pub(super) fn coarse(&self, span: Span) -> Span {
-        Span::from_nanos(span.as_nanos().next_multiple_of(TICK.as_nanos()))
-    }
-
-    /// The shortest that a timer is set to: two ticks.
-    pub(super) fn least_timer(&self) -> Span {
-        TICK * 2
-    }
-
-    pub(super) fn arm(&mut self, timer: Timer, at: Time) {
-        self.timer = Some((timer, at));
+    /// Sets the one timer to `span` from now, by the clock that timers run by.
+    pub(super) fn arm(&mut self, timer: Timer, now: Time, span: Span) {
+        self.timer = Some((timer, crate::strikes(now, span)));
     }
 
     pub(super) fn disarm(&mut self) {
@@ -37,18 +27,17 @@ impl Sender {
         };
         let other = self.timer.is_some_and(|(timer, _)| timer != Timer::Retransmission);
         let rto = self.rtt.rto();
-        let at = if other { (first.at + rto).max(now + TICK) } else { now + rto };
-        self.arm(Timer::Retransmission, at);
+        let from = if other { first.at } else { now };
+        self.arm(Timer::Retransmission, now, (from + rto).since(now));
     }
 
     /// Something was acknowledged: the timer starts anew (RFC 6298, 5.3).
     pub(super) fn arm_on_progress(&mut self, now: Time) {
         if self.board.is_empty() {
             self.disarm();
-        } else if self.timer.is_some_and(|(timer, _)| timer == Timer::Reordering) {
-            // What the reordering window waits for was judged by this acknowledgement.
+        } else if self.rack.waits {
+            // For what this acknowledgement has left within the reordering window. What an earlier one did waits no more (Linux).
         } else if !self.arm_tail_probe(now, true) {
-            self.timer = None;
             self.arm_retransmission(now);
         }
     }
@@ -59,6 +48,7 @@ impl Sender {
         self.pacer.wake(now);
         let Some((timer, _)) = self.timer.filter(|(_, at)| *at <= now) else { return true };
         self.timer = None;
+        self.repair = Repair::First;
         self.tell_expired(now, timer);
         match timer {
             Timer::Retransmission => {
@@ -75,7 +65,7 @@ impl Sender {
                 self.timeouts += 1;
                 self.rtt.back_off();
                 self.forced = Some(Forced::WindowProbe);
-                self.arm(Timer::Persist, now + self.rtt.rto());
+                self.arm(Timer::Persist, now, self.rtt.rto());
             }
         }
         self.tell_congestion(now);
@@ -121,7 +111,7 @@ impl Sender {
         // Step 1 of F-RTO: not when a recovery was under way, where losses are certain.
         self.frto = self.config.tcp_frto && (new_recovery || self.timeouts > 1);
         self.rtt.back_off();
-        self.arm(Timer::Retransmission, now + self.rtt.rto());
+        self.arm(Timer::Retransmission, now, self.rtt.rto());
         true
     }
 
@@ -161,7 +151,7 @@ impl Sender {
                 // Step 2b: new data instead of more retransmissions.
                 self.recovery_point = self.nxt;
                 if self.has_new_data() {
-                    self.new_data_first = true;
+                    self.repair = Repair::AfterNewData;
                     return;
                 }
                 self.frto = false;

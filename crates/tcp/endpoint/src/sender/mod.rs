@@ -81,8 +81,8 @@ pub(crate) struct Sender {
     undo: Undo,
     /// The last timeout may have been spurious (RFC 5682).
     frto: bool,
-    /// New data before retransmissions, as F-RTO asks, until the next acknowledgement.
-    new_data_first: bool,
+    /// Whether what is lost goes before new data, until the next acknowledgement.
+    repair: Repair,
     /// Timeouts in a row.
     timeouts: u32,
 
@@ -104,6 +104,17 @@ pub(crate) struct Sender {
     totals: Totals,
     /// Who is told of events.
     watch: Option<Box<Watch>>,
+}
+
+/// When segments that are held lost are sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repair {
+    /// Before anything new.
+    First,
+    /// After what is new, as F-RTO asks (RFC 5682, 2.1, step 2b).
+    AfterNewData,
+    /// Not yet.
+    Waits,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,7 +188,7 @@ impl Sender {
             prr: Prr::default(),
             undo: Undo::default(),
             frto: false,
-            new_data_first: false,
+            repair: Repair::First,
             timeouts: 0,
             timer: None,
             forced: None,

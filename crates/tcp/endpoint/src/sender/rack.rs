@@ -4,8 +4,8 @@ use midspan_units::{Span, Time};
 
 use super::Sender;
 use super::scoreboard::Sent;
-use super::undo::Undo;
 use crate::event::{LossDetection, Timer};
+use crate::is_before;
 use midspan_cc::State;
 
 /// For how many recoveries a widened window stays (RFC 8985, 6.2, step 4).
@@ -19,14 +19,16 @@ pub(super) struct Rack {
     rtt: Span,
     /// The above has changed, or what is lost must be found anew.
     pub(super) advanced: bool,
+    /// When it was looked for last, something was within the reordering window, and a timer was set for it.
+    pub(super) waits: bool,
     /// The peer got something twice in this round trip.
     pub(super) dsack_seen: bool,
     /// The reordering window in quarters of the least round-trip time.
     steps: u32,
     /// Recoveries that `steps` still outlives.
     persist: u32,
-    /// Where the round trip ends in which `steps` last grew.
-    round_end: u64,
+    /// What had been delivered when `steps` last grew.
+    grown_at: u32,
 }
 
 impl Default for Rack {
@@ -35,47 +37,59 @@ impl Default for Rack {
             order: 0,
             rtt: Span::ZERO,
             advanced: false,
+            waits: false,
             dsack_seen: false,
             steps: 1,
             persist: 0,
-            round_end: 0,
+            grown_at: 0,
         }
     }
 }
 
 impl Rack {
-    /// `segment` was delivered (RFC 8985, 6.2, step 2).
-    pub(super) fn delivered(&mut self, now: Time, segment: &Sent, min_rtt: Option<Span>) {
+    /// `segment` was delivered (RFC 8985, 6.2, step 2). `echo` is the timestamp of an acknowledgement that takes it in
+    /// cumulatively; of what is SACKed it says nothing, and is zero.
+    pub(super) fn delivered(
+        &mut self,
+        now: Time,
+        segment: &Sent,
+        min_rtt: Option<Span>,
+        echo: u32,
+    ) {
         let rtt = now.since(segment.at);
-        if segment.ever_retransmitted && min_rtt.is_some_and(|min| rtt < min) {
-            // It was the original, not the retransmission.
-            return;
+        if segment.ever_retransmitted {
+            let of_an_earlier_one = echo != 0 && is_before(echo, crate::timestamp(segment.at));
+            if of_an_earlier_one || min_rtt.is_some_and(|min| rtt < min) {
+                // It was the original, not the retransmission.
+                return;
+            }
         }
         self.advanced = true;
-        if segment.order >= self.order {
-            (self.order, self.rtt) = (segment.order, rtt);
-        }
+        self.rtt = rtt;
+        self.order = self.order.max(segment.order);
     }
 
     /// Widens the reordering window once a round trip in which something came twice, and narrows it
-    /// after a number of recoveries without (RFC 8985, 6.2, step 4).
-    pub(super) fn adapt_window(&mut self, una: u64, nxt: u64, undo: &mut Undo) {
-        if undo.take_spurious() {
-            self.persist = PERSISTENCE;
-        }
-        if std::mem::take(&mut self.dsack_seen) && una >= self.round_end {
+    /// after a number of recoveries without (RFC 8985, 6.2, step 4). A round trip has passed once something is delivered that
+    /// was sent since: `sent_at` says what had been delivered when the newest was sent that this acknowledgement tells of, `delivered`
+    /// what has been by now. An acknowledgement that tells of nothing new leaves it to the next one.
+    pub(super) fn adapt_window(&mut self, sent_at: Option<u32>, delivered: u32) {
+        let Some(sent_at) = sent_at else { return };
+        if std::mem::take(&mut self.dsack_seen) && sent_at >= self.grown_at {
             self.steps = (self.steps + 1).min(255);
             self.persist = PERSISTENCE;
-            self.round_end = nxt;
+            self.grown_at = delivered;
+        } else if self.persist == 0 {
+            self.steps = 1;
         }
     }
 
-    /// A recovery begins.
-    pub(super) fn recovery_begins(&mut self) {
-        self.persist = self.persist.saturating_sub(1);
-        if self.persist == 0 {
-            self.steps = 1;
-        }
+    /// A recovery is over. One that D-SACKs prove a mistake, `spurious`, lets a widened window stay for longer.
+    pub(super) fn recovery_over(&mut self, spurious: bool) {
+        self.persist = match spurious {
+            true => (self.persist + 1).min(PERSISTENCE),
+            false => self.persist.saturating_sub(1),
+        };
     }
 }
 
@@ -101,6 +115,9 @@ impl Sender {
         let patience = self.rack_patience();
         let mut longest = None;
         self.board.judge(self.rack.order, |segment| {
+            if segment.forgiven {
+                return false;
+            }
             let left = patience.saturating_sub(now.since(segment.at));
             if left > Span::ZERO {
                 longest = longest.max(Some(left));
@@ -113,8 +130,10 @@ impl Sender {
 
     /// The same, and waits for the rest.
     pub(super) fn detect_loss_and_wait(&mut self, now: Time) {
-        if let Some(left) = self.detect_loss(now) {
-            self.arm(Timer::Reordering, now + self.coarse(left) + self.least_timer());
+        let left = self.detect_loss(now);
+        self.rack.waits = left.is_some();
+        if let Some(left) = left {
+            self.arm(Timer::Reordering, now, left + crate::LEAST_TIMER);
         }
     }
 

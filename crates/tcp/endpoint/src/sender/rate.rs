@@ -46,6 +46,11 @@ impl Deliveries {
         self.rate
     }
 
+    /// What had been delivered when the segment was sent that was sent last of those that the present acknowledgement delivers.
+    pub(crate) fn latest_sent_at(&self) -> Option<u32> {
+        self.latest.map(|(_, _, stamp)| stamp.delivered)
+    }
+
     /// A segment is sent while `in_flight` others are.
     pub(crate) fn stamp(&mut self, now: Time, in_flight: u32, ever_lost: u64) -> Stamp {
         if in_flight == 0 {

@@ -113,7 +113,6 @@ impl Sender {
     pub(super) fn enter_recovery(&mut self, now: Time, ece: bool) {
         self.undo.forget_threshold();
         self.prepare_undo();
-        self.rack.recovery_begins();
         self.recover = self.nxt;
         if self.is_reducing() {
             self.enter(now, State::Recovery);

@@ -31,6 +31,8 @@ pub(crate) struct Sent {
     pub(crate) retransmitted: bool,
     /// Ever sent again.
     pub(crate) ever_retransmitted: bool,
+    /// It was held lost by mistake. RACK does not judge it anew (Linux); a timeout does.
+    pub(crate) forgiven: bool,
 }
 
 impl Sent {
@@ -259,7 +261,7 @@ impl Scoreboard {
     /// Holds no segment lost any more. What was sent again stays so.
     pub(crate) fn forgive(&mut self) {
         for segment in &mut self.segments {
-            segment.lost = false;
+            segment.forgiven |= std::mem::take(&mut segment.lost) && !segment.retransmitted;
         }
         self.lost = 0;
         self.next_fresh = self.first;
@@ -325,12 +327,18 @@ impl Scoreboard {
         None
     }
 
+    /// Whether the segment at `start` is in flight no more, by a SACK, and was sent again.
+    pub(crate) fn was_repeated(&self, start: u64) -> bool {
+        let index = self.segments.partition_point(|segment| segment.end <= start);
+        self.segments.get(index).is_some_and(|segment| segment.sacked && segment.ever_retransmitted)
+    }
+
     /// `number` is sent again.
     pub(crate) fn retransmit(&mut self, number: u64, now: Time, stamp: Stamp) {
         let order = self.ever_sent;
         let Some(segment) = self.get_mut(number) else { return };
         let already = std::mem::replace(&mut segment.retransmitted, true);
-        segment.ever_retransmitted = true;
+        (segment.ever_retransmitted, segment.forgiven) = (true, false);
         (segment.at, segment.order) = (now, order);
         segment.stamp = stamp;
         self.retransmitted += u32::from(!already);
@@ -360,6 +368,7 @@ mod tests {
                 stamp: Stamp::default(),
                 sacked: false,
                 lost: false,
+                forgiven: false,
                 retransmitted: false,
                 ever_retransmitted: false,
             });

@@ -35,11 +35,11 @@ impl Sender {
         let srtt = self.rtt.smoothed();
         let mut wait = if srtt == Span::ZERO { Span::from_secs(1) } else { srtt * 2 };
         // A lone segment may wait for a delayed acknowledgement.
-        wait += if self.board.len() == 1 { self.config.rto_min } else { self.least_timer() };
+        wait += if self.board.len() == 1 { self.config.rto_min } else { crate::LEAST_TIMER };
         let rto = self.rtt.rto();
-        let timeout = if progress { now + rto } else { first.at + rto };
-        let at = (now + self.coarse(wait)).min(timeout.max(now + Span::from_millis(1)));
-        self.arm(Timer::TailProbe, at);
+        let timeout = if progress { rto } else { (first.at + rto).since(now) };
+        let wait = if timeout > Span::ZERO { wait.min(timeout) } else { wait };
+        self.arm(Timer::TailProbe, now, wait);
         true
     }
 
@@ -53,7 +53,7 @@ impl Sender {
     }
 
     fn arm_retransmission_after_probe(&mut self, now: Time) {
-        self.arm(Timer::Retransmission, now + self.rtt.rto());
+        self.arm(Timer::Retransmission, now, self.rtt.rto());
     }
 
     /// The probe is sent: new data, or a repetition.

@@ -3,7 +3,7 @@
 use midspan_units::{Span, Time};
 
 use super::scoreboard::Sent;
-use super::{Forced, Round, Sender};
+use super::{Forced, Repair, Round, Sender};
 use crate::event::{Event, Timer};
 use midspan_cc::State;
 
@@ -51,7 +51,7 @@ impl Sender {
         if let Some(forced) = self.forced.take() {
             return self.send_forced(now, forced);
         }
-        if !self.new_data_first
+        if self.repair == Repair::First
             && let Some(outgoing) = self.send_lost(now)
         {
             return Some(outgoing);
@@ -59,9 +59,9 @@ impl Sender {
         if let Some(outgoing) = self.send_new(now) {
             return Some(outgoing);
         }
-        if self.new_data_first && self.nxt <= self.recovery_point {
+        if self.repair == Repair::AfterNewData && self.nxt <= self.recovery_point {
             // F-RTO needs new data, and none may go: the usual way then.
-            self.new_data_first = false;
+            self.repair = Repair::First;
             self.frto = false;
             return self.send_lost(now);
         }
@@ -187,6 +187,7 @@ impl Sender {
             stamp,
             sacked: false,
             lost: false,
+            forgiven: false,
             retransmitted: false,
             ever_retransmitted: false,
         });
@@ -212,7 +213,7 @@ impl Sender {
         self.totals.retransmissions += 1;
         let head = self.board.first().is_some_and(|first| first.start == start);
         if head && self.timer.is_none_or(|(timer, _)| timer != Timer::Reordering) {
-            self.arm(Timer::Retransmission, now + self.rtt.rto());
+            self.arm(Timer::Retransmission, now, self.rtt.rto());
         }
         // Never one burst with what is elsewhere in the stream.
         self.pacer.end_burst();
@@ -258,7 +259,7 @@ impl Sender {
             if self.right_edge.saturating_sub(self.nxt) < u64::from(self.config.mss)
                 && self.pacer.wakeup().is_none()
             {
-                self.arm(Timer::Persist, now + self.rtt.rto());
+                self.arm(Timer::Persist, now, self.rtt.rto());
             }
         }
         let idle = self.unsent() < u64::from(self.config.mss) && in_flight < self.cwnd();

@@ -3,8 +3,9 @@
 
 use midspan_units::Time;
 
-use super::Sender;
+use super::{Repair, Sender};
 use crate::event::{Event, Proof};
+use crate::is_before;
 use midspan_cc::{Control, State};
 
 /// What the present reduction would be taken back to, and whether it should be.
@@ -18,8 +19,6 @@ pub(super) struct Undo {
     prior_ssthresh: u32,
     /// The timestamp of the first retransmission of this epoch.
     first_retransmission: Option<u32>,
-    /// A reduction was proved needless by D-SACKs.
-    spurious: bool,
 }
 
 impl Undo {
@@ -62,12 +61,7 @@ impl Undo {
 
     /// Whether an acknowledgement that echoes `echo` was sent for the original (RFC 3522, 3.2).
     fn was_delayed(&self, echo: u32) -> bool {
-        let before = |stamp: u32| echo.wrapping_sub(stamp).cast_signed() < 0;
-        echo != 0 && self.first_retransmission.is_some_and(before)
-    }
-
-    pub(super) fn take_spurious(&mut self) -> bool {
-        std::mem::take(&mut self.spurious)
+        echo != 0 && self.first_retransmission.is_some_and(|stamp| is_before(echo, stamp))
     }
 }
 
@@ -124,7 +118,7 @@ impl Sender {
     pub(super) fn undo_by_dsack(&mut self, now: Time) -> bool {
         let undone = self.undo.all_proven();
         if undone {
-            self.undo.spurious = true;
+            self.rack.recovery_over(true);
             self.take_back(now, Proof::Dsack, false, self.calm_state());
         }
         undone
@@ -132,8 +126,9 @@ impl Sender {
 
     /// All of the recovery is acknowledged: it is over, and taken back if it was a mistake.
     pub(super) fn undo_at_end(&mut self, now: Time, echo: u32) {
-        if let Some(proof) = self.proof(echo) {
-            self.take_back(now, proof, false, State::Open);
+        match self.proof(echo) {
+            Some(proof) => self.take_back(now, proof, false, State::Open),
+            None => self.rack.recovery_over(false),
         }
     }
 
@@ -144,7 +139,8 @@ impl Sender {
         }
         self.note_reordering(prior_una);
         if self.board.retransmitted() > 0 {
-            // Their duplicates are still to come.
+            // Their duplicates are still to come, or the next original: until then nothing else is sent again.
+            self.repair = Repair::Waits;
             return true;
         }
         self.undo.retransmissions_over();
