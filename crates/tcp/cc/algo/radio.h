@@ -23,11 +23,7 @@
  * repaired: a packet goes for each that is delivered, and is acknowledged as evenly. HyStart has no such slow start, as a loss ends it.
  *
  * Other losses are repaired and change nothing, in slow start either. A late packet is held lost and
- * sent again, as the stack has it; that it was needless then costs one packet, and not the window.
- *
- * After a timeout that proves spurious (F-RTO, RFC 5682; Eifel, RFC 3522) what was in flight is on its way, through a queue that
- * took longer than the timeout, and is not to be sent again (RFC 4015). Some of it is held lost all the same, where the original's
- * acknowledgement is taken for the retransmission's (RACK). So the reduction that follows counts it as sent (RFC 9937's prr_out). */
+ * sent again, as the stack has it; that it was needless then costs one packet, and not the window. */
 #pragma once
 
 #include "best.h"
@@ -85,10 +81,8 @@ struct radio {
 	u32 much_lost;
 	u32 suspected_until;       /* milliseconds: how long `suspected` holds */
 	u32 prior_cwnd;            /* before a reduction that may prove a mistake */
-	u32 spurious_until;        /* `snd_nxt` when a timeout proved spurious */
 	u8 reduced;                /* it was, since the stack began its own */
 	u8 reducing;               /* `reduced_until` is in force */
-	u8 spurious;               /* `spurious_until` is in force */
 	u8 suspected;              /* times that more was lost than chance takes; beyond RADIO_OVERFLOWS it is policed */
 };
 
@@ -263,8 +257,6 @@ CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc
 	radio_observe(radio, cc, sample);
 	if (sample->rtt_us && cc->ssthresh >= CC_SSTHRESH_INFINITE)
 		radio_leave_slow_start(&radio->cubic.hystart, cc, sample);
-	if (radio->spurious && !before(cc->snd_una, radio->spurious_until))
-		radio->spurious = 0;
 	if (radio->reducing && !before(cc->snd_una, radio->reduced_until)) {
 		radio->reducing = 0;
 		cc->cwnd = cc_window(cc, cc->ssthresh);
@@ -275,9 +267,6 @@ CC_INLINE void radio_control(struct radio *radio, struct cc *cc, const struct cc
 		cause = radio_cause(radio, cc);
 	if (cause != RADIO_CHANCE && !radio->reducing && cc->state != CC_LOSS)
 		radio_reduce(radio, cc, cause, sample->rtt_us);
-	/* What is held lost has not left the path. */
-	if (radio->spurious)
-		radio->prr.out = add_sat32(radio->prr.out, lost);
 	if (radio->reducing)
 		cc->cwnd = prr_window(&radio->prr, cc, sample);
 	else
@@ -302,21 +291,14 @@ CC_INLINE void radio_time_out(struct radio *radio, struct cc *cc)
 	cc->ssthresh = cubic_ssthresh(&radio->cubic, cc);
 	cc->cwnd = cwnd;
 	radio->reduced = 1;
-	radio->reducing = radio->spurious = 0;
-}
-
-/* A timeout was spurious: what it held lost was not, and what was in flight is on its way. */
-CC_INLINE void radio_forgive(struct radio *radio, const struct cc *cc)
-{
-	radio->lost = cc->lost;
-	radio->spurious = 1;
-	radio->spurious_until = cc->snd_nxt;
+	radio->reducing = 0;
 }
 
 CC_INLINE u32 radio_undo(struct radio *radio, struct cc *cc)
 {
+	/* After a timeout: what it held lost was not. */
 	if (cc->state == CC_LOSS)
-		radio_forgive(radio, cc);
+		radio->lost = cc->lost;
 	if (!radio->reduced)
 		return cc->cwnd;
 	radio->reduced = radio->reducing = 0;
