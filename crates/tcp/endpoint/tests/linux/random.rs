@@ -2,81 +2,69 @@
 
 use std::collections::BTreeMap;
 
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
 use super::script::{Echo, Player, Sender, Step};
 
 const ROUNDS: u64 = 9;
 
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
-
+/// Acknowledges each packet that comes at once, with SACK (RFC 2018) and D-SACK (RFC 2883).
 struct Receiver {
+    /// The first packet that has not come.
     next: u32,
-    /// Out of order.
+    /// Those beyond it that have.
     held: Vec<u32>,
-    /// Blocks, the latest first.
+    /// Of these, the blocks that grew last, the latest first.
     blocks: Vec<(u32, u32)>,
+    /// What it echoes: the last that came in order (RFC 7323, 4.3).
     echo: Echo,
 }
 
 impl Receiver {
-    fn arrive(&mut self, packet: u32, times: usize) -> Step {
-        let mut sack = Vec::new();
-        if packet < self.next || self.held.contains(&packet) {
-            sack.push((packet, packet + 1));
-        } else if packet == self.next {
-            self.echo = Echo(packet, times);
+    /// A transmission of `packet` comes.
+    fn arrive(&mut self, packet: u32, transmission: usize) -> Step {
+        let twice = packet < self.next || self.held.contains(&packet);
+        if packet == self.next {
+            self.echo = Echo(packet, transmission);
             self.next += 1;
             while self.held.contains(&self.next) {
                 self.next += 1;
             }
-            let next = self.next;
-            self.held.retain(|held| *held >= next);
-        } else {
+        } else if !twice {
             self.held.push(packet);
         }
+        let Receiver { next, held, blocks, .. } = self;
+        held.retain(|held| held >= next);
         let (mut start, mut end) = (packet, packet + 1);
-        while start > self.next && self.held.contains(&(start - 1)) {
+        while held.contains(&start.wrapping_sub(1)) {
             start -= 1;
         }
-        while self.held.contains(&end) {
+        while held.contains(&end) {
             end += 1;
         }
-        let next = self.next;
-        let held = &self.held;
-        self.blocks.retain(|b| b.0 >= next && !(b.0 >= start && b.1 <= end) && held.contains(&b.0));
-        if packet >= self.next && held.contains(&packet) {
-            self.blocks.insert(0, (start, end));
+        blocks.retain(|block| held.contains(&block.0) && !(start..end).contains(&block.0));
+        if held.contains(&packet) {
+            blocks.insert(0, (start, end));
         }
-        self.blocks.truncate(3);
-        for block in &self.blocks {
-            if sack.len() < 3 {
-                sack.push(*block);
-            }
-        }
-        Step::Ack { next: self.next, sack, echo: self.echo }
+        blocks.truncate(3);
+        let duplicate = twice.then_some((packet, packet + 1));
+        let sack = duplicate.into_iter().chain(blocks.iter().copied()).take(3).collect();
+        Step::Ack { next: *next, sack, echo: self.echo }
     }
 }
 
 /// A script by a receiver to which chance has a path lose packets and deliver some late, as it goes with `sender`; and what that sends in
 /// each pause.
 pub(crate) fn script(seed: u64, sender: impl Sender) -> (Vec<Step>, Vec<Vec<u32>>) {
-    let mut rng = Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-    for _ in 0..5 {
-        rng.below(2);
-    }
-    let (lost, late) = (rng.below(20), rng.below(20));
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut below = move |bound: u64| random.next_u64() % bound;
+    let (lost, late) = (below(20), below(20));
     let mut fate = move |round: u64| {
-        let chance = rng.below(100);
+        let chance = below(100);
         match chance {
             chance if chance < lost => None,
-            chance if chance < lost + late => Some(round + 1 + rng.below(2)),
+            chance if chance < lost + late => Some(round + 1 + below(2)),
             _ => Some(round),
         }
     };
