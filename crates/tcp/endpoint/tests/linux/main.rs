@@ -88,6 +88,9 @@ fn an_original_that_comes_late_tells_nothing_of_its_retransmission() {
     let sent = both_late_and(&[
         ack(15, &[(16, 19)], Echo(10, 0)),
         Pause(4),
+        // The retransmission comes on top, and delivers nothing: what is lost by now would be by the original.
+        ack(15, &[(10, 11), (16, 19)], Echo(10, 0)),
+        Pause(4),
         ack(15, &[(16, 20)], Echo(10, 0)),
         WHILE,
     ]);
@@ -122,7 +125,7 @@ fn a_retransmission_that_is_sacked_is_believed() {
 /// The hole was filled by the original, and the retransmission comes on top: the window comes back (RFC 3708).
 #[test]
 fn a_duplicate_takes_the_reduction_back() {
-    both_send(
+    let sent = both_send(
         &[
             &ten_is_late()[..],
             &[
@@ -139,12 +142,14 @@ fn a_duplicate_takes_the_reduction_back() {
         ]
         .concat(),
     );
+    // A window of 21 again, and slow start.
+    assert_eq!([sent[3].len(), sent[4].len()], [12, 20], "{sent:?}");
 }
 
 /// A loss that is one: what is sent while it is repaired, and what behind it (RFC 9937).
 #[test]
 fn a_loss_is_repaired() {
-    both_send(
+    let sent = both_send(
         &[
             &ten_is_late()[..],
             &[
@@ -161,6 +166,8 @@ fn a_loss_is_repaired() {
         ]
         .concat(),
     );
+    assert_eq!(sent[0], [30, 31, 10]);
+    assert_eq!(sent[2], [36, 37, 38, 39, 30, 31]);
 }
 
 /// Two ticks of the clock and two round trips of silence: a tail loss probe goes (RFC 8985, 7.2), and then a timeout strikes.
