@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sd_notify::NotifyState;
+use midspan_succession::manager;
 
 use crate::phase::Phase;
 use crate::workers::Workers;
@@ -19,9 +19,7 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     pub(crate) fn new() -> Watchdog {
-        // As sd_watchdog_enabled(3) advises.
-        let interval = sd_notify::watchdog_enabled().map(|wanted| wanted / 2);
-        Watchdog { interval, due: Instant::now() }
+        Watchdog { interval: manager::watchdog_interval(), due: Instant::now() }
     }
 
     /// When it is to be fed next.
@@ -48,8 +46,6 @@ impl Watchdog {
             tracing::error!("a worker hangs: systemd is to restart the relay");
             return;
         }
-        if let Err(error) = sd_notify::notify(&[NotifyState::Watchdog]) {
-            tracing::warn!(%error, "systemd's watchdog could not be fed");
-        }
+        manager::tell(manager::State::Lives);
     }
 }

@@ -6,6 +6,7 @@
 //! everything that they share, drains, and answers `retired`.
 
 mod instance_lock;
+pub mod manager;
 mod upgrade;
 
 pub use instance_lock::{InstanceLock, Successor, retire_predecessor};

@@ -6,13 +6,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read};
-use std::os::fd::AsFd;
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use sd_notify::NotifyState;
+use crate::manager::tell_main_process;
 
 /// What a relay says on standard output as soon as it takes connections, if it is asked to: this, and its process.
 pub const READY: &str = "ready";
@@ -50,8 +49,7 @@ pub fn take_over(program: &OsStr, options: &[OsString], former: u32) -> io::Resu
     let said = shell.stdout.take().map(BufReader::new);
     let said = said.and_then(|said| said.lines().next()).transpose()?;
     let Some(relay) = said.as_deref().and_then(process_in) else { return Ok(None) };
-    sd_notify::notify(&[NotifyState::MainPid(relay)])?;
-    until_heard()?;
+    tell_main_process(relay)?;
     Ok(Some(relay))
 }
 
@@ -70,15 +68,6 @@ fn watchdog_of(pid: u32) -> Option<String> {
 fn variable(environment: &[u8], name: &str) -> Option<String> {
     let mut all = environment.split(|byte| *byte == 0).filter_map(|one| str::from_utf8(one).ok());
     all.find_map(|one| one.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
-}
-
-/// Waits until the manager has heard all that was said: it closes what comes with `BARRIER=1`. What it hears of a
-/// process that has ended it does not believe.
-fn until_heard() -> io::Result<()> {
-    let (mut read, write) = io::pipe()?;
-    sd_notify::notify_with_fds(&[NotifyState::Custom("BARRIER=1")], &[write.as_fd()])?;
-    drop(write);
-    read.read(&mut [0]).map(drop)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use midspan_legs::{BUFFER, Snapshot};
 use midspan_sockets::RegisteredControls;
 use midspan_succession::InstanceLock;
 use midspan_telemetry::{ObserveError, Observer, Served};
-use midspan_threads::{Background, Privileges};
+use midspan_threads::{Background, Privileges, Signals};
 
 use crate::command::Commands;
 use crate::monitor::Monitor;
@@ -22,7 +22,6 @@ use crate::phase::Phase;
 use crate::reload::Reloader;
 use crate::worker::Context;
 use names::Names;
-use supervisor::Signals;
 
 /// Why the relay did not start, or did not end as it should.
 #[derive(Debug, thiserror::Error)]

@@ -1,20 +1,16 @@
 //! What a running relay is told, and what it does then: signals, commands, a successor, a worker's end.
 
-use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use midspan_interception::{InterceptionError, Steered, steering_policy};
 use midspan_legs::Snapshot;
-use midspan_succession::{InstanceLock, Successor};
+use midspan_succession::{InstanceLock, Successor, manager};
 use midspan_telemetry::Served;
-use midspan_threads::Background;
 use midspan_threads::wake::lower;
+use midspan_threads::{Background, Signals};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use sd_notify::NotifyState;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::start::{begin_to_inject, take_held_for};
 use super::{Error, Interceptor, Relay};
@@ -35,7 +31,7 @@ impl Relay {
     pub(super) fn supervise(mut self, signals: &Signals) -> Result<Snapshot, Error> {
         self.privileges.lower();
         let mut watchdog = Watchdog::new();
-        notify(NotifyState::Ready);
+        manager::tell(manager::State::Ready);
         let steered_by = self.monitor.0.steered_by;
         tracing::info!(
             steered_by,
@@ -82,7 +78,7 @@ impl Relay {
                     Happened::HangUp => self.reload(None),
                     Happened::RulesLost => {
                         tracing::error!("the nft process died, and with it the interception rules");
-                        notify(NotifyState::Stopping);
+                        manager::tell(manager::State::Stopping);
                         let failed = "the nft process died".to_owned();
                         self.end()?;
                         return Err(InterceptionError::Refused(failed).into());
@@ -105,7 +101,7 @@ impl Relay {
 
     /// Drains, and says until when.
     fn begin_to_end(&mut self) -> Instant {
-        notify(NotifyState::Stopping);
+        manager::tell(manager::State::Stopping);
         let timeout = self.context.settings.get().config.drain_timeout;
         let flows = self.monitor().snapshot().active;
         tracing::info!(flows, %timeout, "draining; a second signal ends at once");
@@ -115,7 +111,7 @@ impl Relay {
 
     /// Has the configuration read again, and the flow log's file opened anew.
     fn reload(&self, reply: Option<Reply>) {
-        notify_reloading();
+        manager::tell(manager::State::Reloading);
         if let Some(flow_log) = self.observer.flow_log() {
             flow_log.reopen();
         }
@@ -133,7 +129,7 @@ impl Relay {
         if let Some(reply) = reply {
             let _ = reply.send(outcome);
         }
-        notify(NotifyState::Ready);
+        manager::tell(manager::State::Ready);
     }
 
     fn take_settings(&mut self, new: Settings) -> Result<String, String> {
@@ -233,14 +229,14 @@ impl Relay {
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         let mut happened = Vec::new();
         if stop {
-            take(&signals.stop);
+            signals.stop.take();
             happened.push(Happened::Signal);
         }
         if ended {
             happened.push(Happened::WorkersEnded(lower(&self.context.workers.ended)));
         }
         if hang_up {
-            take(&signals.hang_up);
+            signals.hang_up.take();
             happened.push(Happened::HangUp);
         }
         if given {
@@ -308,48 +304,4 @@ enum Happened {
     Changes,
     Successor,
     Timeout,
-}
-
-/// Signals, each a byte to read.
-pub(super) struct Signals {
-    /// SIGTERM and SIGINT.
-    stop: UnixStream,
-    /// SIGHUP.
-    hang_up: UnixStream,
-}
-
-impl Signals {
-    pub(super) fn catch() -> io::Result<Signals> {
-        let pipe = |signals: &[i32]| -> io::Result<UnixStream> {
-            let (read, write) = UnixStream::pair()?;
-            for &signal in signals {
-                signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
-            }
-            read.set_nonblocking(true)?;
-            Ok(read)
-        };
-        Ok(Signals { stop: pipe(&[SIGTERM, SIGINT])?, hang_up: pipe(&[SIGHUP])? })
-    }
-}
-
-/// One signal is dealt with.
-fn take(signals: &UnixStream) {
-    let _ = rustix::io::read(signals.as_fd(), &mut [0]);
-}
-
-/// Says to systemd that the configuration is read again, and when that began, as it wants to know.
-fn notify_reloading() {
-    let begun = match NotifyState::monotonic_usec_now() {
-        Ok(begun) => begun,
-        Err(error) => return tracing::warn!(%error, "systemd could not be told"),
-    };
-    if let Err(error) = sd_notify::notify(&[NotifyState::Reloading, begun]) {
-        tracing::warn!(%error, "systemd could not be told");
-    }
-}
-
-fn notify(state: NotifyState<'_>) {
-    if let Err(error) = sd_notify::notify(&[state]) {
-        tracing::warn!(%error, "systemd could not be told");
-    }
 }
