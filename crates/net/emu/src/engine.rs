@@ -12,8 +12,9 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use midspan_units::{Span, Time};
 use rustix::event::{Timespec, epoll};
 
+use crate::contention::Contention;
 use crate::link::{RunningLink, Snapshot};
-use crate::pace::{Pace, before};
+use crate::pace::{Pace, Processor, before};
 use crate::timing::{self, Scheduling};
 
 /// What the owner asks of the thread.
@@ -68,15 +69,22 @@ impl Engine {
 
     /// Runs until the owner is gone.
     pub(crate) fn run(mut self) {
-        let scheduling = timing::be_prompt(self.pace.stays_awake());
+        let mut scheduling = timing::be_prompt(self.pace.stays_awake());
+        let mut contention = self.pace.stays_awake().then(Contention::new);
         self.pace.begin(timing::now());
         while self.obey(scheduling) {
             let looked = timing::now();
             let more = self.link.take_in();
-            let (due, departed) = self.put_out();
+            let (due, departed, late) = self.put_out();
             self.link.note_gap(timing::now().since(looked));
             if departed > 0 {
                 self.pace.departed(looked, departed);
+                if contention.as_mut().is_some_and(|kept| kept.departed(looked, departed, late)) {
+                    contention = None;
+                    Processor::contended(looked);
+                    self.pace.sleep_between();
+                    scheduling = timing::be_prompt(self.pace.stays_awake());
+                }
             }
             if !more {
                 let before = timing::now();
@@ -107,10 +115,10 @@ impl Engine {
     }
 
     /// Puts packets out that are due, the earliest first whatever way they go. When the next one
-    /// is due, and how many left.
-    fn put_out(&mut self) -> (Option<Time>, usize) {
+    /// is due, how many left, and how many of them much too late.
+    fn put_out(&mut self) -> (Option<Time>, usize, usize) {
         let mut now = timing::now();
-        let mut departed = 0;
+        let (mut departed, mut late) = (0, 0);
         for _ in 0..OUT_PER_ROUND {
             let Some((due, side)) = self.link.next_due() else { break };
             if due > now {
@@ -121,9 +129,10 @@ impl Engine {
             }
             self.link.put_out(side, now);
             departed += 1;
+            late += usize::from(Contention::is_late(due, now));
         }
         self.link.flush();
-        (self.link.next_due().map(|(due, _)| due), departed)
+        (self.link.next_due().map(|(due, _)| due), departed, late)
     }
 
     /// Sleeps until a port has a packet, the owner calls, or the time is over; without a time it is

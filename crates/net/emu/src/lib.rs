@@ -14,6 +14,7 @@
 
 mod between;
 mod cells;
+mod contention;
 mod emulator;
 mod engine;
 mod gro_batch;

@@ -11,14 +11,15 @@
 //! So the best for short round trips is a thread that does not sleep at all while packets are about
 //! to fall due, and is no real-time thread. Three runs each at 1 Gbit/s and 1 ms, with a relay and a
 //! second link beside it on two cores: p99 lateness 32 to 38 us awake, 91 to 136 us else. It keeps a
-//! processor to itself, so only half of them may be kept that way.
+//! processor to itself, so only half of them may be kept that way, and none once others have kept such a
+//! thread from its processor.
 //!
 //! And where only long round trips are at stake a link that has much to do lets its packets leave in
 //! larger groups, as a network card does that moderates its interrupts. One that has little to do is
 //! punctual there too: congestion controls that look at delays (TCP Illinois at a hundredth of the queue's)
 //! see the difference.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
 use midspan_units::{Span, Time};
@@ -106,6 +107,11 @@ impl Pace {
         self.manner == Manner::Awake
     }
 
+    /// From now on it sleeps until shortly before a packet is due, as others want the processor too.
+    pub(crate) fn sleep_between(&mut self) {
+        self.manner = Manner::Punctual;
+    }
+
     /// The thread starts at `now`.
     pub(crate) fn begin(&mut self, now: Time) {
         self.window = Window::begin(now);
@@ -166,16 +172,31 @@ pub(crate) struct Processor(());
 
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 
+/// Until when none may be kept, in nanoseconds of [`Time`]: others have kept a thread of this process from its processor,
+/// and the next ones need not find out.
+static CONTENDED: AtomicU64 = AtomicU64::new(0);
+
+/// How long others who wanted the processors are expected to want them still.
+const CONTENDED_FOR: Span = Span::from_secs(600);
+
 impl Processor {
-    /// One, if one is left.
+    /// One, if one is left, and nobody else has wanted it of late.
     #[allow(
         deprecated,
         reason = "`try_update`, the newer name of `fetch_update`, is not in Rust 1.88"
     )]
-    pub(crate) fn take() -> Option<Processor> {
+    pub(crate) fn take(now: Time) -> Option<Processor> {
+        if now.as_nanos() < CONTENDED.load(Ordering::Relaxed) {
+            return None;
+        }
         let most = available_parallelism().map_or(1, usize::from) / 2;
         let take = |kept| (kept < most).then_some(kept + 1);
         KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Processor(()))
+    }
+
+    /// Others want the processors too: for the next while none may be kept.
+    pub(crate) fn contended(now: Time) {
+        CONTENDED.store((now + CONTENDED_FOR).as_nanos(), Ordering::Relaxed);
     }
 }
 
@@ -270,11 +291,28 @@ mod tests {
     }
 
     #[test]
+    fn kept_from_its_processor_it_sleeps_between_packets() {
+        let processor = std::mem::ManuallyDrop::new(Processor(()));
+        let mut pace = Pace::for_rtt(Span::from_millis(1), Some(&processor));
+        pace.sleep_between();
+        assert!(!pace.stays_awake());
+        assert_eq!(pace.wake_for(at(20_000)) + LEAD, at(20_000));
+        lived(&mut pace, 0, 10);
+        assert_eq!(pace.manner, Manner::Thrifty);
+    }
+
+    #[test]
     fn half_of_the_processors_can_be_kept() {
         let most = available_parallelism().unwrap().get() / 2;
-        let kept: Vec<Processor> = std::iter::from_fn(Processor::take).take(most + 1).collect();
+        let now = at(1);
+        let kept = std::iter::from_fn(|| Processor::take(now)).take(most + 1);
+        let kept: Vec<Processor> = kept.collect();
         assert!(kept.len() <= most);
         drop(kept);
-        assert_eq!(Processor::take().is_some(), most > 0);
+        assert_eq!(Processor::take(now).is_some(), most > 0);
+        // Others want them, and then no more.
+        Processor::contended(now);
+        assert!(Processor::take(now + Span::from_secs(599)).is_none());
+        assert_eq!(Processor::take(now + Span::from_secs(601)).is_some(), most > 0);
     }
 }
