@@ -178,7 +178,7 @@ const REST: Duration = Duration::from_micros(300);
 
 impl Thread {
     fn start(name: &str, link: RunningLink, shortest_rtt: Span) -> io::Result<Thread> {
-        let processor = Processor::take(timing::now());
+        let processor = Processor::take(timing::now(), timing::others_running());
         let pace = Pace::for_rtt(shortest_rtt, processor.as_ref());
         let processor = processor.filter(|_| pace.stays_awake());
         let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);

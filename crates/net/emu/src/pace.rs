@@ -180,16 +180,18 @@ static CONTENDED: AtomicU64 = AtomicU64::new(0);
 const CONTENDED_FOR: Span = Span::from_secs(600);
 
 impl Processor {
-    /// One, if one is left, and nobody else has wanted it of late.
+    /// One, if one is left beside the `others` that want a processor now, and nobody else has wanted it of late.
     #[allow(
         deprecated,
         reason = "`try_update`, the newer name of `fetch_update`, is not in Rust 1.88"
     )]
-    pub(crate) fn take(now: Time) -> Option<Processor> {
-        if now.as_nanos() < CONTENDED.load(Ordering::Relaxed) {
+    pub(crate) fn take(now: Time, others: usize) -> Option<Processor> {
+        let processors = available_parallelism().map_or(1, usize::from);
+        // The hosts need one too.
+        if others + 2 > processors || now.as_nanos() < CONTENDED.load(Ordering::Relaxed) {
             return None;
         }
-        let most = available_parallelism().map_or(1, usize::from) / 2;
+        let most = processors / 2;
         let take = |kept| (kept < most).then_some(kept + 1);
         KEPT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| Processor(()))
     }
@@ -303,16 +305,18 @@ mod tests {
 
     #[test]
     fn half_of_the_processors_can_be_kept() {
-        let most = available_parallelism().unwrap().get() / 2;
+        let processors = available_parallelism().unwrap().get();
+        let most = processors / 2;
         let now = at(1);
-        let kept = std::iter::from_fn(|| Processor::take(now)).take(most + 1);
+        let kept = std::iter::from_fn(|| Processor::take(now, 0)).take(most + 1);
         let kept: Vec<Processor> = kept.collect();
         assert!(kept.len() <= most);
         drop(kept);
-        assert_eq!(Processor::take(now).is_some(), most > 0);
+        assert_eq!(Processor::take(now, 0).is_some(), most > 0);
         // Others want them, and then no more.
+        assert!(Processor::take(now, processors).is_none());
         Processor::contended(now);
-        assert!(Processor::take(now + Span::from_secs(599)).is_none());
-        assert_eq!(Processor::take(now + Span::from_secs(601)).is_some(), most > 0);
+        assert!(Processor::take(now + Span::from_secs(599), 0).is_none());
+        assert_eq!(Processor::take(now + Span::from_secs(601), 0).is_some(), most > 0);
     }
 }

@@ -1,6 +1,7 @@
 //! The clock, and getting the emulator's thread to run when a packet is due.
 
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use midspan_units::{Span, Time};
 use rustix::time::{ClockId, clock_gettime};
@@ -25,6 +26,31 @@ pub enum Scheduling {
 pub(crate) fn now() -> Time {
     read(ClockId::Monotonic)
 }
+
+/// How many threads of this machine want a processor just now beside the caller: the median of a few looks. None, where
+/// the kernel does not say.
+pub(crate) fn others_running() -> usize {
+    let look = || {
+        let load = std::fs::read_to_string("/proc/loadavg").ok()?;
+        running(&load)?.checked_sub(1)
+    };
+    let mut looks: Vec<usize> = std::iter::repeat_with(look)
+        .take(LOOKS)
+        .inspect(|_| std::thread::sleep(BETWEEN_LOOKS))
+        .flatten()
+        .collect();
+    looks.sort_unstable();
+    looks.get(looks.len() / 2).copied().unwrap_or(0)
+}
+
+/// How many run, in what proc_loadavg(5) says: `0.20 0.18 0.12 RUNNING/ALL LAST`.
+fn running(load: &str) -> Option<usize> {
+    load.split(' ').nth(3)?.split_once('/')?.0.parse().ok()
+}
+
+/// An odd number: one look sees what happens to run then.
+const LOOKS: usize = 11;
+const BETWEEN_LOOKS: Duration = Duration::from_micros(500);
 
 /// Processor time that the calling thread has used.
 pub(crate) fn thread_cpu_time() -> Span {
@@ -58,4 +84,30 @@ const SLICE_NANOS: u64 = 100_000;
 fn read(clock: ClockId) -> Time {
     let time = clock_gettime(clock);
     Time::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_runs_is_in_the_fourth_field() {
+        assert_eq!(running("4.79 4.60 4.40 3/250 1234\n"), Some(3));
+        assert_eq!(running("4.79 4.60\n"), None);
+    }
+
+    #[test]
+    fn those_who_run_are_seen() {
+        let before = others_running();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+            }
+            let seen = others_running();
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            // What else runs comes and goes.
+            assert!(seen >= 8 && seen + 8 > before, "{before} before, {seen} then");
+        });
+    }
 }
