@@ -88,6 +88,8 @@ fn read(clock: ClockId) -> Time {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -99,13 +101,18 @@ mod tests {
     #[test]
     fn those_who_run_are_seen() {
         let before = others_running();
-        let stop = std::sync::atomic::AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
+        let spin = || {
+            while !stop.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| while !stop.load(std::sync::atomic::Ordering::Relaxed) {});
+                scope.spawn(spin);
             }
             let seen = others_running();
-            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
             // What else runs comes and goes.
             assert!(seen >= 8 && seen + 8 > before, "{before} before, {seen} then");
         });
