@@ -3,7 +3,7 @@
 //! One at nice -20 has 99 % of a processor beside an ordinary program, but the scheduler gives the other its hundredth in
 //! slices of milliseconds, and every packet that falls due in one is late. Beside a program at nice 5 on each of two
 //! processors, 200 Mbit/s at 1 ms: the latest hundredth of packets was 1 to 8 ms late, in every run. A real-time thread that
-//! sleeps between packets is punctual then, 55 to 75 us. One that stayed awake as a real-time thread was more so, 17 to
+//! sleeps between packets is punctual then, 48 to 80 us. One that stayed awake as a real-time thread was more so, 17 to
 //! 35 us, but the relay, on the processors that the links leave, was starved: its uploads took 2.1 s where others took 1.4.
 
 use midspan_units::{Span, Time};

@@ -11,8 +11,7 @@
 //! So the best for short round trips is a thread that does not sleep at all while packets are about
 //! to fall due, and is no real-time thread. Three runs each at 1 Gbit/s and 1 ms, with a relay and a
 //! second link beside it on two cores: p99 lateness 32 to 38 us awake, 91 to 136 us else. It keeps a
-//! processor to itself, so only half of them may be kept that way, and none once others have kept such a
-//! thread from its processor.
+//! processor to itself, so only half of them may be kept that way, and none while others want them.
 //!
 //! And where only long round trips are at stake a link that has much to do lets its packets leave in
 //! larger groups, as a network card does that moderates its interrupts. One that has little to do is

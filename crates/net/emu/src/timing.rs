@@ -27,7 +27,7 @@ pub(crate) fn now() -> Time {
     read(ClockId::Monotonic)
 }
 
-/// How many threads of this machine want a processor just now beside the caller: the median of a few looks. None, where
+/// How many threads of this machine want a processor just now beside the caller: the median of a few looks. Zero where
 /// the kernel does not say.
 pub(crate) fn others_running() -> usize {
     let look = || {
@@ -100,7 +100,6 @@ mod tests {
 
     #[test]
     fn those_who_run_are_seen() {
-        let before = others_running();
         let stop = AtomicBool::new(false);
         let spin = || {
             while !stop.load(Ordering::Relaxed) {
@@ -113,8 +112,7 @@ mod tests {
             }
             let seen = others_running();
             stop.store(true, Ordering::Relaxed);
-            // What else runs comes and goes.
-            assert!(seen >= 8 && seen + 8 > before, "{before} before, {seen} then");
+            assert!(seen >= 8, "{seen}");
         });
     }
 }
